@@ -1,13 +1,13 @@
-# The verbs of the project; each does all of its own set-up.
+# The targets of the project; each does its own set-up.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
-# Whole files at a time, more of them than cores: tests on brokers wait a good part of their time.
+# Whole files at a time, more of them than cores, because tests on brokers often wait.
 BESIDE := -n 4 --dist=loadfile --no-loadscope-reorder
 VERSION := $(if $(KAFKA),--kafka=$(KAFKA))
 
-# Where it is set, each of the many processes of a test run would compile all modules again.
+# If it is set, each process of a test run compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
@@ -20,9 +20,9 @@ help:
 	@echo "First time here:  make demo"
 	@echo "Parts of them:    make lint, integration, spark, thorough, interop, upstream, chaos, fuzz, brokers, integration-older, kerberos"
 	@echo "Measuring:        make bench, bench-quick, bench-profile, bench-micro, bench-scale, soak, test-times"
-	@echo "Other:            make setup, docs, clean; make help-all explains every verb"
+	@echo "Other:            make setup, docs, clean; make help-all explains all targets"
 
-help-all: ## every verb with its options
+help-all: ## all targets with their options
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 setup: ## virtual environment and dependencies (downloads only what is missing)
@@ -32,7 +32,7 @@ prepare: setup
 	@$(BIN)/sparkmirror local fetch
 	@$(BIN)/python -m sparkmirror.spark.class_archive
 
-demo: setup ## two real clusters, orders flowing between them, for a minute
+demo: setup ## two Kafka clusters and sample orders replicated between them, for a minute
 	@$(BIN)/sparkmirror demo
 
 # --- the three loops
@@ -40,10 +40,10 @@ demo: setup ## two real clusters, orders flowing between them, for a minute
 unit: setup ## no JVM, no broker: less than a minute
 	@$(PYTEST) -n 3 --dist=worksteal tests/unit tests/contract
 
-test: prepare ## what CI runs: lint, unit, and on real brokers every promise of the README
+test: prepare ## what CI runs: lint, unit, and the claims of the README on real brokers
 	@$(BIN)/python tools/run_tests.py lint unit integration
 
-test-all: prepare ## everything: also long versions, Java MM2, other brokers, chaos, fuzzing; about two hours
+test-all: prepare ## everything: also long tests, Java MM2, other brokers, chaos, fuzzing; about two hours
 	@$(BIN)/python tools/run_tests.py lint unit integration \
 		thorough interop upstream brokers integration-older kerberos chaos "fuzz SECONDS=$(or $(SECONDS),10)"
 
@@ -55,13 +55,13 @@ lint: setup ## ruff, mypy, import direction
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-integration: prepare ## real brokers, Spark, and a few damaged inputs for every parser (KAFKA=3.9.2 for another version)
+integration: prepare ## real brokers, Spark, and a few corrupt inputs for every parser (KAFKA=3.9.2 for another version)
 	@$(PYTEST) $(BESIDE) $(VERSION) tests/integration tests/brokers tests/spark tests/chaos tests/fuzz
 
 spark: setup ## tests that start Spark without brokers
 	@$(PYTEST) tests/spark
 
-thorough: prepare ## what make test leaves out or runs shorter: repeated kills, a million records, 5,000 topics, measured bounds
+thorough: prepare ## long tests that make test skips: repeated kills, a million records, 5,000 topics, time limits
 	@$(PYTEST) -s --thorough $(VERSION) tests/thorough tests/integration tests/chaos tests/spark tests/unit tests/contract
 
 interop: prepare ## against Java MirrorMaker 2 and Java's Connect workers
@@ -76,7 +76,7 @@ brokers: prepare ## Kafka 2.4.1, 2.8.2, 3.0.0 and 3.9.2, each from and to 4.3.1 
 integration-older: prepare ## make integration on Kafka 3.9.2
 	@$(PYTEST) $(BESIDE) --kafka=3.9.2 tests/integration
 
-kerberos: setup ## flows between clusters that want Kerberos, with a KDC of their own (needs packages of the system, and says which)
+kerberos: setup ## flows between clusters with Kerberos and a local KDC (lists the system packages it needs)
 	@$(PYTHON) tools/kerberos.py
 	@$(PYTEST) $(VERSION) tests/kerberos
 
@@ -84,16 +84,16 @@ kerberos: setup ## flows between clusters that want Kerberos, with a KDC of thei
 CHAOS := $(foreach option,SEED FAULTS MODE FLOWS KINDS RATE EXECUTORS KAFKA,$(if $($(option)),--$(shell \
 	echo $(option) | tr A-Z a-z)=$($(option))))
 
-chaos: setup ## faults drawn from a seed while records flow (SEED=123 FAULTS=20 MODE=both FLOWS=2)
+chaos: setup ## random faults by seed while records flow (SEED=123 FAULTS=20 MODE=both FLOWS=2)
 	@PYTHONPATH=tests $(BIN)/python -m chaos $(CHAOS)
 
-fuzz: setup ## damaged input for everything that reads from outside, a minute for each (SECONDS=600)
+fuzz: setup ## corrupt input for every parser of outside input, a minute for each (SECONDS=600)
 	@FUZZ_SECONDS=$(or $(SECONDS),60) $(PYTEST) --timeout=0 tests/fuzz
 
-soak: prepare ## make test ten times, every other time beside six busy processes; names every test that was ever red
+soak: prepare ## make test ten times, every other time beside six busy processes; lists every test that failed
 	@$(BIN)/python tools/soak_tests.py
 
-test-times: setup ## the table "where the ten minutes go" in CONTRIBUTING.md, from the last make test
+test-times: setup ## write the table of test times in CONTRIBUTING.md, from the last make test
 	@$(BIN)/python tools/test_times.py
 
 # --- benchmarks
@@ -102,19 +102,19 @@ BENCH := PYTHONPATH=tests:. $(BIN)/python -m benchmarks
 ASKED := $(foreach option,ONLY ROUNDS SCALE SEED INTO,$(if $($(option)),--$(shell \
 	echo $(option) | tr A-Z a-z)=$($(option))))
 
-bench: setup ## side by side with Java MirrorMaker 2, every question (ONLY=kilobyte,small ROUNDS=5)
+bench: setup ## all benchmarks beside Java MirrorMaker 2 (ONLY=kilobyte,small ROUNDS=5)
 	@$(BENCH) $(ASKED)
 
-bench-quick: setup ## the main questions in less than ten minutes
+bench-quick: setup ## the main benchmarks in less than ten minutes
 	@$(BENCH) --quick $(ASKED)
 
-bench-profile: setup ## where the CPU of the copy loop goes (OF="1 KB lz4 over TLS")
+bench-profile: setup ## CPU profile of the copy loop (OF="1 KB lz4 over TLS")
 	@$(BENCH).profile $(if $(OF),"$(OF)")
 
 bench-scale: setup ## one task with 50,000 idle and with 10,000 active partitions, against scripted brokers
 	@$(BENCH).scale
 
-bench-micro: setup ## the hot path in small pieces: parse, stamp, CRC, reframe
+bench-micro: setup ## micro-benchmarks of the hot path: parse, stamp, CRC, reframe
 	@$(BENCH).micro --inherit-environ=PYTHONPATH --quiet
 
 # --- other
@@ -122,5 +122,5 @@ bench-micro: setup ## the hot path in small pieces: parse, stamp, CRC, reframe
 docs: setup ## write the generated reference pages
 	@$(BIN)/python tools/reference.py
 
-clean: ## remove everything that was built here (the Kafka cache stays)
+clean: ## remove everything that was built here, except the Kafka cache
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -96,7 +96,7 @@ def brokers(
         detours = None
         if line is not None:
             stack.enter_context(line)
-            detours = [line.proxy(lambda: _detour_port(source))]
+            detours = [line.proxy(lambda: _proxy_port(source))]
         source = _cluster("source", stage.directory, detours, tls)
         target = _cluster("target", stage.directory, None, tls)
         folders = [folder for one in (source, target) for folder in keep_in_memory(one)]
@@ -135,12 +135,12 @@ def _cluster(
         jvm_options=(),
         heap=_HEAP,
         config={**_BROKER, **tls.broker} if tls else _BROKER,
-        detour_ports=detours,
+        proxy_ports=detours,
         listeners=LISTENERS if tls else None,
     )
 
 
-def _detour_port(source: LocalCluster) -> int:
+def _proxy_port(source: LocalCluster) -> int:
     detour = source.brokers[0].proxied_listener
     return detour.port if detour is not None else 0
 

@@ -161,7 +161,7 @@ def _run(split: Split, settings: TaskSettings) -> Figures:
         loop = _TimedLoop(after_turn)
         control.start(loop.wake)
         task = CopyTask(control.split, control.settings, control, loop)
-        waiting += task._relay.partitions  # noqa: SLF001 - what is measured
+        waiting += task.parts.partitions
         receipts = task.run()
         figures.end = watch.elapsed()
         figures.cpu = watch.cpu()

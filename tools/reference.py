@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes docs/configuration.md and docs/profiles.md from the tables that they repeat."""
+"""Writes docs/configuration.md and docs/profiles.md from the key and profile tables."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _INTRODUCTION = """\
 
 <!-- Written by `make docs` from src/sparkmirror/config/keys/*.py. Change it there. -->
 
-Sparkmirror reads MirrorMaker 2's properties files. A file names clusters, says how to reach them,
-and enables flows between them:
+Sparkmirror reads MirrorMaker 2's properties files. A file names clusters, their connections, and
+the flows between them:
 
 ```properties
 clusters = source, target
@@ -36,40 +36,39 @@ source->target.enabled = true
 source->target.topics = orders, payments.*
 ```
 
-`sparkmirror check FILE` prints every value that a file leads to, the line it came from, the lines
-it won against, and all that is wrong. `--connect` also tries every broker.
+`sparkmirror check FILE` prints every effective value, the line it comes from, the lines it
+overrides, and all errors. `--connect` also connects to every broker.
 
-A Connect worker's file (`connect-distributed.properties`) is another kind of file:
-[its keys](#a-connect-workers-file) stand at the end of this page.
+A Connect worker's file (`connect-distributed.properties`) has
+[other keys](#a-connect-workers-file), at the end of this page.
 
 ## Who wins
 
-For one flow `A->B`; the later in a row wins:
+For one flow `A->B`; the last one in a list wins:
 
 - a connector key, such as `topics`: the default, `topics`, `A->B.topics`;
-- how the source is read: the default, `A->B.consumer.<key>`, `A.consumer.<key>`,
+- a consumer key: the default, `A->B.consumer.<key>`, `A.consumer.<key>`,
   `A->B.source.consumer.<key>`;
-- how records are written: the default, `B.producer.<key>`, `A->B.producer.override.<key>`;
-- how a cluster is reached, such as `security.protocol`: the default, `<key>`, `A.<key>`,
+- a producer key: the default, `B.producer.<key>`, `A->B.producer.override.<key>`;
+- a connection key, such as `security.protocol`: the default, `<key>`, `A.<key>`,
   `A.consumer.<key>`;
 - a worker key, such as `offset.flush.interval.ms`: the default, `B.<key>`;
 - a storage key, such as `offset.storage.topic`: the default, `B.<key>`, `<key>`.
 
-A [profile](profiles.md) stands between the default and all of these lines.
+A [profile](profiles.md) overrides the default and nothing else.
 
-These are MM2's rules, surprises included; `check` says where a line loses or does nothing.
+These are MM2's rules; `check` shows where a line is overridden or has no effect.
 
 ## Values from elsewhere
 
-`${file:/path/of.properties:key}`, `${directory:/path:file}` and `${env:NAME}` stand for a key of
-a properties file, the content of a file and an environment variable. A `config.providers` line is
-not needed; where there is one, its `param.allowed.paths` or `param.allowlist.pattern` is obeyed.
-Values that came this way are never shown, save aliases, which name flows. A reference that leads
-nowhere is an error; only in a password, what names no provider is taken as it stands, with a
-warning.
+`${file:/path/of.properties:key}`, `${directory:/path:file}` and `${env:NAME}` refer to a key of a
+properties file, the content of a file, and an environment variable. A `config.providers` line is
+not needed; if there is one, its `param.allowed.paths` or `param.allowlist.pattern` applies.
+Referenced values are never shown, except aliases. A reference that cannot be resolved is an error.
+In a password, `${...}` without a provider is used literally, with a warning.
 
-What comes over REST, the configurations of a worker's connectors and those that are only
-validated, may refer to declared providers only. The worker's file (or the mirror's) says which:
+Configurations that arrive over REST may use only declared providers. Declare them in the worker's
+(or the mirror's) file:
 
 ```text
 config.providers = file
@@ -79,8 +78,8 @@ config.providers.file.param.allowed.paths = /etc/mirror
 
 ## Security
 
-`security.protocol`, `ssl.*` and `sasl.*` mean what they mean to Java's clients, for every layer of
-the list above:
+`security.protocol`, `ssl.*` and `sasl.*` have the meaning that they have for Java's clients, for
+every layer of the list above:
 
 ```text
 A.security.protocol = SASL_SSL
@@ -91,22 +90,22 @@ A.sasl.jaas.config = org.apache.kafka.common.security.plain.PlainLoginModule req
   username="me" password="${file:/etc/mirror/secrets.properties:password}";
 ```
 
-- Stores are JKS, PKCS12 or PEM, or PEM in the file itself. They are read where the program was
-  started, when the file is read; tasks get what is in them over the encrypted control channel, in
-  memory. A store that was replaced is noticed within seconds.
-- A JAAS line is read as Java reads it, and its login module must go with the mechanism. Modules of
-  other people's, callback handlers and `ssl.engine.factory.class` are Java and refused with a
-  sentence; Kafka's own and Strimzi's handlers for tokens are known by name.
-- Tokens (OAUTHBEARER) are asked for with `clientId` and `clientSecret` of the JAAS line, with
-  Kafka's keys, or with Strimzi's names for them; one request serves all connections of a process.
-  [Other ways](security.md#tokens) are files, refresh tokens, assertions and users' passwords.
-- What is secret is shown as `[hidden]`, and so is all that came from elsewhere.
+- Stores are JKS, PKCS12 or PEM, or inline PEM. They are read on the machine that starts the
+  program; tasks get their content in memory, over the encrypted control channel. A replaced store
+  is loaded within seconds.
+- A JAAS line is parsed as in Java, and its login module must match the mechanism. Other login
+  modules, callback handlers and `ssl.engine.factory.class` are Java classes and are rejected;
+  Kafka's and Strimzi's handlers for tokens are supported by name.
+- Tokens (OAUTHBEARER) are requested with `clientId` and `clientSecret` of the JAAS line, with
+  Kafka's keys, or with Strimzi's names; one request serves all connections of a process.
+  [Alternatives](security.md#tokens) are files, refresh tokens, assertions and user passwords.
+- Secrets and referenced values are shown as `[hidden]`.
 
 ## Classes of your own
 
 `replication.policy.class`, `topic.filter.class`, `group.filter.class` and
 `config.property.filter.class` take the dotted path of a Python class on the Python path. It is
-made without arguments; then `configure(options)` is called with the flow's keys and texts.
+created without arguments; then `configure(options)` gets the flow's keys and values.
 
 ```python
 from sparkmirror.policy.replication import DefaultReplicationPolicy
@@ -126,14 +125,14 @@ class SuffixPolicy(DefaultReplicationPolicy):  # orders.source instead of source
 ## Spark
 
 Every `spark.*` key goes to the Spark session, for example `spark.master=local[4,4]`. References to
-config providers are resolved; Spark's own (`${spark.local.dir}`, `${system:user.home}`) stay.
+config providers are resolved; Spark's own (`${spark.local.dir}`, `${system:user.home}`) are kept.
 """
 
 _WORKER_INTRODUCTION = """\
 ## A Connect worker's file
 
-`connect-distributed.properties`, as Kafka Connect reads it: one cluster, three topics on it, and
-no flow. Connectors come over REST; their keys are those above, each as `<key>`.
+`connect-distributed.properties`, as in Kafka Connect: one cluster with three topics, and no flow.
+Connectors are created over REST; their keys are those above, each as `<key>`.
 
 ```properties
 bootstrap.servers = target-1:9092
@@ -144,18 +143,17 @@ status.storage.topic = mirrors-status
 listeners = http://127.0.0.1:8083
 ```
 
-Without `listeners` a worker listens on port 8083 of 127.0.0.1, and a warning says so: other workers
-of its group cannot reach it. Connect's default is `http://:8083`, every interface; then whoever
-reaches it may create connectors, unless it [asks for more](rest.md#who-may-ask). How https is
-served stands behind `listeners.https.` with the `ssl.*` keys above.
+Without `listeners` a worker listens on 127.0.0.1:8083, with a warning: other workers of its group
+cannot reach it. Connect's default is `http://:8083`, every interface; then every client that
+reaches it may create connectors, unless you [require authentication](rest.md#who-may-ask). For
+https use the `ssl.*` keys above with the prefix `listeners.https.`.
 
-Connectors can name classes of your own only if `connector.python.allowlist` lists them: a module
-(`acme.policies`), a package with all below it (`acme`) or a single class
-(`acme.policies.SuffixPolicy`). Of a module, only classes that are defined there count. The list
-should be the same in the files of all workers of a group.
+Connectors can name custom classes only if `connector.python.allowlist` lists them: a module
+(`acme.policies`), a package (`acme`) or a class (`acme.policies.SuffixPolicy`). A class must be
+defined in the listed module, not only imported there. Use the same list on all workers of a group.
 
-How the worker's cluster is reached, such as `security.protocol`, and `producer.<key>` for all
-connectors' writing are as in the tables above. `sparkmirror check` reads such a file, too.
+Connection keys of the worker's cluster, such as `security.protocol`, and `producer.<key>` for all
+connectors are as in the tables above. `sparkmirror check` also reads such a file.
 """
 
 
@@ -224,31 +222,30 @@ _PROFILES_INTRODUCTION = """\
 
 <!-- Written by `make docs` from config/keys/service_profiles.py. Change it there. -->
 
-Managed services speak Kafka's protocol and refuse parts of it: topic configs, replication
-factors, large requests, codecs, ACLs. A profile is a set of values that a service takes:
+Managed services support Kafka's protocol with restrictions: topic configs, replication factors,
+request sizes, codecs, ACLs. A profile is a set of values that a service accepts:
 
 ```properties
 source->target.profile = event-hubs
 ```
 
-`profile` says what the target is, `source.profile` what the source is; written for a flow, or
-without it for all flows of the file.
+`profile` is the service of the target, `source.profile` that of the source; set them for a flow,
+or without a flow for all flows of the file.
 
-- Every line of the file, at whatever level, beats a profile; a profile beats our defaults.
-- `sparkmirror check FILE` says `from profile event-hubs` with the reason, and `over profile
-  event-hubs` behind a line that won.
-- A line that asks for what the service is known to refuse wins, with a warning.
-- `topic.creation.enabled = false` is for accounts that may not create topics, on any service:
-  each missing topic is named in the status with the partitions and configs to create it with, and
-  what is there flows. A creation that is refused for want of a right says the same.
-- `producer.max.request.size`, once set by a line or a profile, bounds the whole request: larger
-  record batches are cut into pieces, and a record that can never fit goes the way of
-  `refused.record.policy`.
-- `connections.max.idle.ms` closes connections that nobody uses, before a network forgets them.
+- Every line of the file, at any level, overrides a profile; a profile overrides the defaults.
+- `sparkmirror check FILE` prints `from profile event-hubs` with the reason, and `over profile
+  event-hubs` after a line that overrides it.
+- A line with a value that the service is known to reject wins, with a warning.
+- `topic.creation.enabled = false` is for accounts that may not create topics, on any service. The
+  status names each missing topic with the partitions and configs to create it with; existing
+  topics are mirrored. A creation that is rejected for a missing right is reported the same way.
+- `producer.max.request.size`, set by a line or a profile, limits the whole request: larger record
+  batches are split, and a record that can never fit is handled by `refused.record.policy`.
+- `connections.max.idle.ms` closes idle connections before a network device drops them.
 
-**None of this was tried on the real services**: the values come from their documentation, and the
-tests ([test_profiles.py](../tests/integration/test_profiles.py)) run against a local broker that
-refuses the same things. All four services ask for TLS and SASL, which are keys of the cluster
+**Not tested on the real services**: the values come from their documentation, and the tests
+([test_profiles.py](../tests/integration/test_profiles.py)) run against a local broker with the
+same restrictions. All four services require TLS and SASL, which are keys of the cluster
 ([configuration](configuration.md#reaching-a-cluster)), not of a profile.
 """
 

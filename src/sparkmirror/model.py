@@ -39,10 +39,8 @@ class Flow:
     def __str__(self) -> str:
         return f"{self.source}->{self.target}"
 
-    @property
-    def reversed(self) -> Flow:
-        """The pair in the other direction."""
-        return Flow(self.target, self.source)
+
+HIDDEN = "[hidden]"  # what is shown in the place of a secret
 
 
 class Secret:

@@ -152,9 +152,7 @@ class Environment:
             self.directory / name,
             brokers=brokers,
             version=self._version,
-            detour_ports=[
-                line.proxy(partial(_detour_port, made, index)) for index in range(brokers)
-            ],
+            proxy_ports=[line.proxy(partial(_proxy_port, made, index)) for index in range(brokers)],
             config=_TARGET_CONFIG if brokers > 1 else _SOURCE_CONFIG,
             heap="384m",
         )
@@ -162,7 +160,7 @@ class Environment:
         return cluster
 
 
-def _detour_port(made: Sequence[LocalCluster], index: int) -> int:
+def _proxy_port(made: Sequence[LocalCluster], index: int) -> int:
     detour = made[0].brokers[index].proxied_listener
     assert detour is not None
     return detour.port

@@ -13,15 +13,10 @@ from typing import Any
 import pytest
 
 from sparkmirror.formats.connect_json import decode, encode
-from sparkmirror.formats.fixed_offsets import (
-    FIXED_OFFSET,
-    CheckpointPartition,
-    HeartbeatPartition,
-)
 from sparkmirror.formats.mm2_records import Checkpoint, Heartbeat, OffsetSync
 from sparkmirror.formats.primitives import partition_for_key
 from sparkmirror.formats.source_offsets import SourceOffsetKey, StoredPosition
-from sparkmirror.model import Flow, TopicPartition
+from sparkmirror.model import TopicPartition
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "mm2.json").read_text(encoding="utf-8"))
 FORMATS: dict[str, type[OffsetSync | Checkpoint | Heartbeat]] = {
@@ -31,6 +26,7 @@ FORMATS: dict[str, type[OffsetSync | Checkpoint | Heartbeat]] = {
 }
 BINARY = [one for one in GOLDEN["records"] if one["kind"] in FORMATS]
 STORED = [one for one in GOLDEN["records"] if one["kind"] == "stored offset"]
+FIXED_OFFSET = encode({"offset": 0})  # Connect demands an offset of every record
 
 
 def parts(golden: dict[str, Any]) -> tuple[bytes, bytes]:
@@ -85,12 +81,11 @@ def test_stored_offsets_decode_and_encode_to_the_same_bytes(golden: dict[str, An
             assert position.value() == value
             assert named.key() == key
         case {"partition": partition, "topic": topic, "group": group}:
-            place = TopicPartition(topic, partition)
-            assert CheckpointPartition(connector, place, group).key() == key
-            assert value == FIXED_OFFSET
+            fields = {"partition": partition, "topic": topic, "group": group}
+            assert (encode([connector, fields]), FIXED_OFFSET) == (key, value)
         case {"sourceClusterAlias": source, "targetClusterAlias": target}:
-            assert HeartbeatPartition(connector, Flow(source, target)).key() == key
-            assert value == FIXED_OFFSET
+            fields = {"sourceClusterAlias": source, "targetClusterAlias": target}
+            assert (encode([connector, fields]), FIXED_OFFSET) == (key, value)
         case _:
             pytest.fail(f"an unknown key: {key!r}")
 

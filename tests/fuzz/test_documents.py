@@ -20,7 +20,7 @@ from sparkmirror.config.files.config_providers import ReferenceResolver
 from sparkmirror.config.files.notices import Notice
 from sparkmirror.config.files.properties import parse_properties, read_properties
 from sparkmirror.config.keys.connector_classes import ConnectorClass
-from sparkmirror.config.keys.table import is_secret
+from sparkmirror.config.keys.secret_keys import is_secret
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.security.oauth_settings import parse_template
 from sparkmirror.config.worker_config import WorkerConfig

@@ -36,7 +36,7 @@ def refused(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], str]:
     def started(*_arguments: object, **_more: object) -> int:
         raise AssertionError("the file was not refused")
 
-    monkeypatch.setattr(run_command, "run_application", started)
+    monkeypatch.setattr(run_command, "run_until_stopped", started)
     monkeypatch.setattr(run_command, "set_up_logging", lambda _console: None)  # pytest has its own
 
     def run_here(file: Path) -> str:

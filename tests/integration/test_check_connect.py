@@ -48,7 +48,7 @@ def odd_cluster(
     """A cluster that can forbid things, and advertises an address of nobody on one listener."""
     directory = tmp_path_factory.mktemp("odd")
     with LocalCluster(
-        "odd", directory, version=kafka_version, config=AUTHORIZER, detour_ports=[NOBODY]
+        "odd", directory, version=kafka_version, config=AUTHORIZER, proxy_ports=[NOBODY]
     ) as cluster:
         yield cluster
 

@@ -241,7 +241,7 @@ def test_nothing_of_what_is_too_large_is_written(
     """Java's producer refuses a record of more than a megabyte; brokers would hang up on some."""
     log = ConfigLog(client, topic)
     for size in (1_048_576, 10_000_000):
-        with pytest.raises(BrokerError, match=r"connector-a.*Make it smaller") as refused:
+        with pytest.raises(BrokerError, match=r"connector-a.*make it smaller") as refused:
             log.put_connector("a", {"name": "a", "b": "x" * size}, TargetState.PAUSED)
         assert refused.value.code == 10
     with pytest.raises(BrokerError, match="task-a-1"):

@@ -46,7 +46,7 @@ def test_epochs_follow_each_other_without_loss_repetition_or_waiting(
             gaps = [stack.enter_context(observed(target_cluster, remote, n)) for n in range(4)]
             time.sleep(1)
             mirror.python_workers()[0].kill()
-            mirror.await_log("has a new task: the one before died", PATIENCE_SECONDS)
+            mirror.await_log("has a new task: the previous one died", PATIENCE_SECONDS)
             eventually(  # said every ten seconds
                 lambda: re.search(r": epoch [3-9],", mirror.log), PATIENCE_SECONDS, "a third epoch"
             )

@@ -129,7 +129,7 @@ def test_a_stopped_worker_that_wakes_up_adds_nothing(flow: Flow) -> None:
         worker = busiest(flow.mirror.python_workers())
         worker.suspend()
         try:
-            flow.mirror.await_log("fell silent", PATIENCE_SECONDS)
+            flow.mirror.await_log("are silent", PATIENCE_SECONDS)
             flow.await_more(topic, 3.0)
         finally:
             worker.resume()

@@ -128,7 +128,7 @@ def test_guarded_workers_work_together_and_strangers_get_nothing(
         assert all(name in listed.stdout for name in names)
         for one in workers:
             assert PASSWORD not in one.process.log
-            assert "asks nobody for a password" not in one.process.log
+            assert "has no authentication" not in one.process.log
 
 
 def _id(worker: Guarded) -> str:

@@ -361,7 +361,7 @@ def test_flows_that_come_late_share_what_spark_has(
         file.lines["narrow->far.enabled"] = "true"
         file.publish()
         mirror.await_log("wide->far: planned anew with fewer splits", PATIENCE_SECONDS)
-        mirror.await_log("fewer than tasks.max asks for: wide->far get", PATIENCE_SECONDS)
+        mirror.await_log("fewer than tasks.max requires: wide->far get", PATIENCE_SECONDS)
         await_copy(
             source_cluster, "late-narrow", target_cluster, "narrow.late-narrow", PATIENCE_SECONDS
         )

@@ -193,7 +193,7 @@ def test_clients_of_the_detour_stay_on_it(tmp_path: Path, kafka_version: str) ->
             "detour",
             tmp_path,
             version=kafka_version,
-            detour_ports=[line.proxy(lambda: _detour_port(cluster))],
+            proxy_ports=[line.proxy(lambda: _proxy_port(cluster))],
         )
         with cluster:
             direct = KafkaTools(cluster.bootstrap_servers)
@@ -207,7 +207,7 @@ def test_clients_of_the_detour_stay_on_it(tmp_path: Path, kafka_version: str) ->
             assert fetch_broker_metadata(host, int(port)) is None
 
 
-def _detour_port(cluster: LocalCluster) -> int:
+def _proxy_port(cluster: LocalCluster) -> int:
     detour = cluster.brokers[0].proxied_listener
     assert detour is not None
     return detour.port
@@ -342,7 +342,7 @@ def test_detached_clusters_live_until_down(tmp_path: Path, kafka_version: str) -
         assert [b["state"] for entry in known for b in entry["brokers"]] == ["running"] * 2
         again = cli("up", "--clusters", "a", "--detach", "--data", data)
         assert again.returncode == 1
-        assert "a already runs at" in again.stderr
+        assert "a is already running at" in again.stderr
 
         sent = cli("produce", "a", "orders", "--data", data, text="first\nsecond\n")
         assert sent.returncode == 0, sent.stderr
@@ -357,7 +357,7 @@ def test_detached_clusters_live_until_down(tmp_path: Path, kafka_version: str) -
         assert "PartitionCount: 1" in described.stdout
         missing = cli("consume", "a", "nothing", "--data", data)
         assert missing.returncode == 1
-        assert "There is no topic nothing on a" in missing.stderr
+        assert "Topic nothing does not exist on a" in missing.stderr
     finally:
         down = cli("down", "--data", data)
     assert (down.returncode, down.stdout) == (0, "Stopped a, b.\n")

@@ -159,8 +159,8 @@ def test_malformed_checkpoints_are_passed_over_with_one_warning(
         found = client.remote_consumer_offsets("g", alias, PATIENCE_SECONDS)
     assert found == {"g": {ORDERS: OffsetAndMetadata(5)}}
     (record,) = caplog.records
-    assert "holds 2 records that are no checkpoints" in record.message
-    assert "The first one is at offset 0: The key of a checkpoint ends" in record.message
+    assert "Skipped 2 records in topic" in record.message
+    assert "the first one at offset 0: The key of a checkpoint ends" in record.message
 
 
 def test_a_checkpoint_of_a_newer_version_is_an_error(

@@ -155,11 +155,11 @@ def test_the_keeper_deletes_what_is_not_needed_and_says_what_is_lost(
     offsets = MapTopic(client, topic)
     settings = ConnectionSettings("source", (source_cluster.bootstrap_servers,), "test")
     with ClusterAdmin(settings) as source:
-        keeper = OffsetMapCleaner(offsets, source, said.__setitem__, most_chunks=8)
+        keeper = OffsetMapCleaner(offsets, source, said.__setitem__, max_chunks=8)
         offsets.refresh()
         assert keeper.clean() == 2
         assert offsets.maps[tp].firsts == [*range(20, 100, 10)]
-        assert "before offset 20" in said[f"map {tp}"]
+        assert "before source offset 20" in said[f"map {tp}"]
         delete_before(source_cluster, source_topic, 1, 55)
         assert keeper.clean() == 3
         assert offsets.maps[tp].firsts == [50, 60, 70, 80, 90]
@@ -186,7 +186,7 @@ def test_the_keeper_outlives_a_map_that_was_made_anew(
     offsets = MapTopic(client, topic)
     settings = ConnectionSettings("source", (source_cluster.bootstrap_servers,), "test")
     with ClusterAdmin(settings) as source:
-        keeper = OffsetMapCleaner(offsets, source, lambda *_: None, most_chunks=4)
+        keeper = OffsetMapCleaner(offsets, source, lambda *_: None, max_chunks=4)
         offsets.refresh()
         assert keeper.clean() > 0
         delete_topic(target_cluster, topic)

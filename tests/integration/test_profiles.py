@@ -118,7 +118,7 @@ def test_a_flow_into_a_service_meets_no_refusal_with_its_profile_and_many_withou
             PATIENCE_SECONDS,
             "all are there",
         )
-        mirror.await_log(f"{plain}->service: The target refuses the topic config", PATIENCE_SECONDS)
+        mirror.await_log(f"{plain}->service: The target rejects the topic config", PATIENCE_SECONDS)
         mirror.await_log("closed the connection", PATIENCE_SECONDS)
         refusals = [
             line
@@ -191,7 +191,7 @@ def test_topics_are_created_as_the_service_wants_them(
         source_cluster, service, f"profile={profile}", alias=unique_name("managed")
     )
     (outcome,) = applied(settings, planned(settings, peculiar_topic))
-    assert (outcome.error, outcome.refused) == (None, ())
+    assert (outcome.error, outcome.rejected) == (None, ())
     names = load_policy(settings.policy, settings.flow).replication
     wanted = [t for t in internal_topics(settings, names) if t.side is Side.TARGET]
     with ClusterAdmin(settings.target_admin) as target:
@@ -207,9 +207,9 @@ def test_without_a_profile_the_service_refuses_configs(
     plan = planned(settings, peculiar_topic)
     single = [replace(action, replication_factor=1) for action in plan.actions]
     (outcome,) = applied(settings, TopicPlan(tuple(single)))
-    refused = {one.name for one in outcome.refused}
+    refused = {one.name for one in outcome.rejected}
     assert refused == {"index.interval.bytes", "flush.messages"}
-    assert ["The service does not" in one.reason for one in outcome.refused] == [True, True]
+    assert ["The service does not" in one.reason for one in outcome.rejected] == [True, True]
 
 
 def test_a_creation_without_the_right_says_what_to_create(
@@ -220,7 +220,7 @@ def test_a_creation_without_the_right_says_what_to_create(
     settings = settings_for(source_cluster, service, "profile=event-hubs", alias=alias)
     (outcome,) = applied(settings, planned(settings, peculiar_topic))
     shape = "with 2 partitions, replication factor 1, cleanup.policy=compact"
-    assert f"Create it by hand {shape}, or grant CREATE" in str(outcome.error)
+    assert f"Create it manually {shape}, or grant CREATE" in str(outcome.error)
     resigned = settings_for(
         source_cluster, service, "profile=event-hubs", "topic.creation.enabled=false", alias=alias
     )

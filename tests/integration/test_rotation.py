@@ -274,7 +274,7 @@ def test_a_worker_and_its_connectors_follow_and_tell_no_secret(
     ):
 
         def begun_anew() -> int:
-            return worker.process.log.count(f"Connector {name} begins anew")
+            return worker.process.log.count(f"Connector {name} restarts: ")
 
         worker.await_health()
         plain = {"producer.override.bootstrap.servers": secure.bootstrap_servers}
@@ -283,7 +283,7 @@ def test_a_worker_and_its_connectors_follow_and_tell_no_secret(
         with Load(secure, topic, per_second=500, partitions=2) as load:
             worker.await_states(name, "RUNNING", "RUNNING", "RUNNING")
             rotation.publish(rotation.old, trusted=(rotation.old,), is_broken=True)
-            worker.process.await_log(f"Connector {name} goes on as it was", PATIENCE_SECONDS)
+            worker.process.await_log(f"Connector {name} keeps its settings", PATIENCE_SECONDS)
             eventually(
                 lambda: (
                     "keystore" in worker.get(f"/connectors/{name}/status")["connector"]["warning"]
@@ -306,7 +306,7 @@ def test_a_worker_and_its_connectors_follow_and_tell_no_secret(
         worker.await_states(name, "RUNNING", "RUNNING", "RUNNING")
         worker.request_ok("PUT", f"/connectors/{other}/pause")  # written with the new password
         worker.await_states(other, "PAUSED", "PAUSED")
-        assert f"Connector {other} begins anew" not in worker.process.log
+        assert f"Connector {other} restarts: " not in worker.process.log
         secrets = [*USERS.values(), NEW_PASSWORD, STORE_PASSWORD, "PRIVATE KEY"]
         data = secure.cluster.brokers[0].data
         assert leaks(secrets, worker.process, scratch, data, connectors=(name, other)) == []

@@ -42,7 +42,7 @@ def test_java_and_ours_are_never_in_one_group(cluster: LocalCluster, tmp_path: P
         java.await_states(NAME, "RUNNING", "RUNNING")
         with GroupMember(cluster.bootstrap_servers, settings, ConfigTopic([NAME])) as ours:
             trouble = eventually(lambda: ours.member.problem, PATIENCE_SECONDS, "it says why")
-            assert f"stands by: group '{topics.group}' on cluster 'connect'" in trouble
+            assert f"use group '{topics.group}' on cluster 'connect'" in trouble
             time.sleep(2.5)  # it tries again, and Java's worker does not notice
             assert (ours.member.is_member, ours.events) == (False, [])
             java.await_states(NAME, "RUNNING", "RUNNING")

@@ -89,15 +89,12 @@ def java(peer: SecureBroker, settings: str, keys: AwsCredentials, scratch: Path)
             process.wait()
 
 
-def moment(text: str) -> datetime:
-    """As SigV4 writes it."""
-    return datetime.strptime(text, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
-
-
-def take_over_lifetime(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Java looks at the clock twice, and so may lose a second."""
-    assert LIFETIME_SECONDS - int(text) in (0, 1)
-    monkeypatch.setattr(msk_iam, "LIFETIME_SECONDS", int(text))
+def sign_as(date: str, lifetime: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sign at the moment of Java's request. Java reads the clock twice and may lose a second."""
+    assert LIFETIME_SECONDS - int(lifetime) in (0, 1)
+    now = datetime.strptime(date, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+    monkeypatch.setattr("botocore.auth.get_current_datetime", lambda: now)
+    monkeypatch.setattr(msk_iam, "LIFETIME_SECONDS", int(lifetime))
 
 
 @pytest.mark.parametrize("keys", [KEYS, WITHOUT_TOKEN])
@@ -111,8 +108,8 @@ def test_our_signed_request_is_amazons(
         with java(peer, IAM, keys, tmp_path):
             eventually(lambda: ECHO in peer.seen, SECONDS, "Java goes on after its login")
         theirs: dict[str, Any] = json.loads(peer.proofs[0])
-    take_over_lifetime(theirs["x-amz-expires"], monkeypatch)
-    ours = json.loads(sign_login_message("localhost", REGION, keys, moment(theirs["x-amz-date"])))
+    sign_as(theirs["x-amz-date"], theirs["x-amz-expires"], monkeypatch)
+    ours = json.loads(sign_login_message("localhost", REGION, keys))
 
     assert theirs.pop("user-agent").startswith("aws-msk-iam-auth/")
     assert ours.pop("user-agent").startswith("sparkmirror/")
@@ -127,8 +124,8 @@ def test_our_signed_token_is_amazons(tmp_path: Path, monkeypatch: pytest.MonkeyP
         proof = peer.proofs[0].decode()
     bearer = proof.removeprefix("n,,\x01auth=Bearer ").removesuffix("\x01\x01")
     theirs, fields = parts(bearer)
-    take_over_lifetime(fields["X-Amz-Expires"], monkeypatch)
-    ours = parts(sign_token(REGION, KEYS, moment(fields["X-Amz-Date"])).text.reveal())
+    sign_as(fields["X-Amz-Date"], fields["X-Amz-Expires"], monkeypatch)
+    ours = parts(sign_token(REGION, KEYS).text.reveal())
 
     assert fields.pop("User-Agent").startswith("aws-msk-iam-auth/")
     assert ours[1].pop("User-Agent").startswith("sparkmirror/")

@@ -54,7 +54,7 @@ def await_stand_by(ours: WorkerProcess) -> str:
         assert ours.process.is_running, ours.process.log
         code, answer = ours.request("GET", "/health")
         assert code == 503
-        assert "stands by" in answer["message"], answer
+        assert "is on standby" in answer["message"], answer
         return str(answer["message"])
 
     return eventually(

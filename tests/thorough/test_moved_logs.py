@@ -323,10 +323,10 @@ def test_a_target_cut_within_a_transaction_waits_until_that_is_aborted(
     sides.copy_all()
     kept = truncate_target(sides, is_marker=False)
     with MirrorProcess(sides.file()) as mirror:
-        mirror.await_log("abort the one that begins at offset", PATIENCE_SECONDS)
+        mirror.await_log("abort the transaction that starts at offset", PATIENCE_SECONDS)
         before = sides.copied()
         sides.write(STORED, first=200_000)
-        found = re.findall(rf"target: ({sides.alias}\S+)-(\d) was cut off within .* offset (\d+)",
+        found = re.findall(rf"target: ({sides.alias}\S+)-(\d) was truncated within .* offset (\d+)",
                            mirror.log)  # fmt: skip
         assert {int(partition) for _, partition, _ in found} == set(kept)
         assert sides.copied() == before

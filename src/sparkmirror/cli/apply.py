@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`sparkmirror apply plan.json`: carries out a plan, if both sides are still as it says."""
+"""`sparkmirror apply plan.json`: carry out a plan if both clusters still match it."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ OK, FAILED, REFUSED, PLAN_OUTDATED = 0, 1, 2, 3
 
 @dataclass(frozen=True, slots=True)
 class PlanCheck:
-    """A stored plan held against what is there now."""
+    """A stored plan compared with the current state."""
 
-    mismatches: tuple[str, ...] = ()  # why it does not fit
-    unplanned: tuple[str, ...] = ()  # what would be done now and is not in it
+    mismatches: tuple[str, ...] = ()  # why the plan is outdated
+    unplanned: tuple[str, ...] = ()  # actions that a new plan would have and this one has not
 
 
 def apply_file(path: Path, *, file: Path | None, yes: bool) -> int:
-    """Check, ask, carry out; the exit code."""
+    """Check the plan, ask for confirmation, carry it out. Returns the exit code."""
     try:
         document = plan_file.read(path)
     except PlanError as error:
@@ -48,9 +48,9 @@ def apply_file(path: Path, *, file: Path | None, yes: bool) -> int:
     if not any(plan.actions for plan in document.flows):
         typer.echo("The plan has nothing to do.")
         return OK
-    is_asked = sys.stdin.isatty() and sys.stdout.isatty()
-    if not yes and not is_asked:
-        print_error("Nobody can be asked here whether to go on: say --yes to carry out the plan.")
+    is_interactive = sys.stdin.isatty() and sys.stdout.isatty()
+    if not yes and not is_interactive:
+        print_error("Not a terminal: pass --yes to apply the plan without confirmation.")
         return REFUSED
     return _check_and_carry_out(path, document, file or Path(document.file), asks=not yes)
 
@@ -65,50 +65,52 @@ def _check_and_carry_out(
         if asks and not verdict.mismatches:
             _show(plans)
             if not typer.confirm("Carry this out?"):
-                typer.echo("Nothing was done.")
+                typer.echo("Nothing was changed.")
                 return FAILED
-            verdict = check_plan(document.flows, settings)  # people take their time
+            verdict = check_plan(document.flows, settings)  # the state may have changed meanwhile
     except SparkmirrorError as error:
         print_error(str(error))
         return FAILED
     if verdict.mismatches:
         return _report_outdated(path, verdict)
     for sentence in verdict.unplanned:
-        typer.echo(f"not in the plan, so left alone: {sentence}")
+        typer.echo(f"not in the plan, skipped: {sentence}")
     return _carry_out(plans, settings)
 
 
 def check_plan(plans: Sequence[FlowPlan], settings: dict[Flow, FlowSettings]) -> PlanCheck:
-    """Reads both sides anew and compares; ClusterError if a cluster is out of reach."""
+    """Read both clusters again and compare. Raises ClusterError if one is unreachable."""
     missing = [plan.flow for plan in plans if plan.flow not in settings]
     if missing:
         return PlanCheck(
-            tuple(f"{flow}: the file does not have this flow any more" for flow in missing)
+            tuple(f"{flow}: the file does not enable this flow any more" for flow in missing)
         )
     altered = [
-        f"{plan.flow}: what the file says about this flow has changed"
+        f"{plan.flow}: the settings of this flow have changed in the file"
         for plan in plans
         if settings_digest(settings[plan.flow]) != plan.settings
     ]
     if altered:
         return PlanCheck(tuple(altered))
-    with progress_status() as say:
-        found, unread = build_plans([settings[plan.flow] for plan in plans], say)
+    with progress_status() as on_progress:
+        found, unread = build_plans([settings[plan.flow] for plan in plans], on_progress)
     if unread:
         raise PlanError("; ".join(f"{flow}: {reason}" for flow, reason in unread))
     now = {plan.flow: plan for plan in found}
-    complaints: list[str] = []
-    news: list[str] = []
+    mismatches: list[str] = []
+    unplanned: list[str] = []
     for plan in plans:
         fresh = now[plan.flow]
-        others = _other_clusters(plan, fresh)
-        complaints += others
-        if others:
+        other_clusters = _other_clusters(plan, fresh)
+        mismatches += other_clusters
+        if other_clusters:
             continue
         fit = compare_actions(plan.actions, fresh.actions)
-        complaints += [mismatch_line(plan.flow, misfit) for misfit in fit.changed]
-        news += [f"{plan.flow}: {describe_action(action, plan.flow)}" for action in fit.new_actions]
-    return PlanCheck(tuple(complaints), tuple(news))
+        mismatches += [mismatch_line(plan.flow, changed) for changed in fit.changed]
+        unplanned += [
+            f"{plan.flow}: {describe_action(action, plan.flow)}" for action in fit.new_actions
+        ]
+    return PlanCheck(tuple(mismatches), tuple(unplanned))
 
 
 def _other_clusters(plan: FlowPlan, now: FlowPlan) -> list[str]:
@@ -117,7 +119,7 @@ def _other_clusters(plan: FlowPlan, now: FlowPlan) -> list[str]:
         (plan.flow.target, plan.target_id, now.target_id),
     )
     return [
-        f"{plan.flow}: cluster '{alias}' is another one: its id is {new}, not {old}"
+        f"{plan.flow}: cluster '{alias}' is another cluster: its id is {new}, not {old}"
         for alias, old, new in ids
         if old != new
     ]
@@ -133,8 +135,8 @@ def _show(plans: Sequence[FlowPlan]) -> None:
     for plan in plans:
         print_actions(plan.flow, plan.actions, console)
     actions = [action for plan in plans for action in plan.actions]
-    taken = sum(map(is_destructive, actions))
-    warning = f" ({taken} of them cannot be undone)" if taken else ""
+    irreversible = sum(map(is_destructive, actions))
+    warning = f" ({irreversible} of them cannot be undone)" if irreversible else ""
     console.print(
         f"{summarize_actions(actions)}{warning}.", style="bold", markup=False, highlight=False
     )
@@ -143,12 +145,12 @@ def _show(plans: Sequence[FlowPlan]) -> None:
 def _report_outdated(path: Path, verdict: PlanCheck) -> int:
     for sentence in verdict.mismatches:
         print_error(sentence)
-    print_error(f"{path} does not fit any more, and nothing was done. Plan again.")
+    print_error(f"{path} is outdated; nothing was changed. Run sparkmirror plan again.")
     return PLAN_OUTDATED
 
 
 def _carry_out(plans: Sequence[FlowPlan], settings: dict[Flow, FlowSettings]) -> int:
-    """Stage by stage through all flows, so that what takes something away comes last of all."""
+    """Carry out one stage of all flows after the other; destructive actions come last."""
     total = sum(len(plan.actions) for plan in plans)
     console = Console(stderr=True)
     failed = 0

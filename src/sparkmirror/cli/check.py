@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`sparkmirror check FILE`: what a file means, what is wrong with it, and who answers."""
+"""`sparkmirror check FILE`: effective values, errors and warnings; optionally a connection test."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from sparkmirror.policy.loading import load_policy
 from sparkmirror.topology.internal_topics import Side, internal_topics
 from sparkmirror.wire.settings import ConnectionSettings
 
-_MAX_TOPICS = 50  # permissions are looked at for so many topics of a flow; patterns repeat
+_MAX_TOPICS = 50  # of a flow whose permissions are checked; patterns repeat
 
 
 def check(
@@ -41,15 +41,15 @@ def check(
     ],
     *,
     connect: Annotated[
-        bool, typer.Option("--connect", help="Also reach every broker of every cluster.")
+        bool, typer.Option("--connect", help="Also connect to every broker of every cluster.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     clusters: Annotated[
         list[str] | None,
-        typer.Option("--clusters", help="Only flows to these clusters (repeat or use commas)."),
+        typer.Option("--clusters", help="Only flows into these clusters (repeat or use commas)."),
     ] = None,
 ) -> None:
-    """Print each effective value with where it came from, and all that is wrong; exit 1 if so."""
+    """Print each effective value with its origin, and all errors and warnings; exit 1 on errors."""
     targets = [name for item in clusters or () for name in item.split(",") if name]
     console = Console()
     try:
@@ -80,7 +80,7 @@ def _report(file: PropertiesFile, targets: list[str], *, connect: bool) -> Check
 
 
 def check_worker_config(file: WorkerConfig, *, connect: bool) -> CheckReport:
-    """The same for the file of a Connect worker: no flow, one cluster, three topics."""
+    """Check the file of a Connect worker: no flow, one cluster, three topics."""
     broken = any(n.level is NoticeLevel.ERROR for n in file.notices)
     return CheckReport(
         file=file.name,
@@ -104,13 +104,13 @@ def _probe_worker_cluster(settings: WorkerSettings) -> ClusterReport:
 
 
 def check_mirror_config(config: MirrorConfig, targets: list[str], *, connect: bool) -> CheckReport:
-    """Look at the whole file and, where that makes sense, at the clusters it names."""
+    """Check the whole file and, with `connect` and without errors, its clusters."""
     notices = tuple(config.all_notices(targets))
     broken = any(n.level is NoticeLevel.ERROR for n in notices)
     try:
         flows = config.flows(targets)
     except ConfigError:
-        flows = []  # its sentence is among the notices
+        flows = []  # the error is among the notices
     readings = [config.parsed_flow(flow) for flow in flows]
     return CheckReport(
         file=config.name,
@@ -125,6 +125,7 @@ def check_mirror_config(config: MirrorConfig, targets: list[str], *, connect: bo
 
 
 def _probe_clusters(flows: list[FlowSettings]) -> tuple[ClusterReport, ...]:
+    # kafka-python logs each failed connection; the report has one line for it.
     connections: dict[str, ConnectionSettings] = {}
     for settings in flows:
         connections.setdefault(settings.flow.source, settings.source_admin)
@@ -137,7 +138,7 @@ def _probe_clusters(flows: list[FlowSettings]) -> tuple[ClusterReport, ...]:
 
 
 def _roles(alias: str, flows: list[FlowSettings]) -> frozenset[Role]:
-    """What the cluster is to pairs that copy; of the others it gets heartbeats at most."""
+    """Return the cluster's roles in enabled flows; other flows write heartbeats at most."""
     copied = [settings.flow for settings in flows if settings.enabled]
     return frozenset(
         role
@@ -150,7 +151,7 @@ def _roles(alias: str, flows: list[FlowSettings]) -> frozenset[Role]:
 def _missing(
     connection: ConnectionSettings, flows: list[FlowSettings], probes: dict[str, ClusterProbe]
 ) -> tuple[str, ...]:
-    """What a run would be refused on this cluster; nothing is tried where a broker is missing."""
+    """Return the permissions that a run would lack; none for an unreachable cluster."""
     alias = connection.alias
     if not probes[alias].reachable:
         return ()

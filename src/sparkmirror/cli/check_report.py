@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `sparkmirror check` found, as lines of text, as tables on a terminal, or as JSON."""
+"""The results of `sparkmirror check` as plain lines, tables or JSON."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 from rich.table import Table
 
-from sparkmirror.config.files.config_reader import EffectiveValue
 from sparkmirror.config.files.layering import Origin
-from sparkmirror.config.files.notices import Notice, NoticeLevel
+from sparkmirror.config.files.notices import EffectiveValue, Notice, NoticeLevel
 from sparkmirror.kafka.broker_capabilities import (
     CAPABILITIES,
     Capability,
@@ -29,13 +28,13 @@ if TYPE_CHECKING:
 
 _WORKER = "Connect worker"
 _STYLES = {NoticeLevel.ERROR: "bold red", NoticeLevel.WARNING: "yellow", NoticeLevel.INFO: "dim"}
-# What a pair that is not enabled still uses.
+# Keys that a flow uses even if it is not enabled.
 _HEARTBEAT_KEYS = ("enabled", "emit.heartbeats", "heartbeats.topic", "replication.policy")
 
 
 @dataclass(frozen=True, slots=True)
 class FlowReport:
-    """One pair: whether it copies, and each value it runs with."""
+    """One flow: whether it copies, and its effective values."""
 
     flow: Flow
     enabled: bool
@@ -43,12 +42,11 @@ class FlowReport:
 
     @property
     def title(self) -> str:
-        """The pair, with what it does."""
         return f"{self.flow}" if self.enabled else f"{self.flow} (heartbeats only)"
 
     @property
     def shown(self) -> tuple[EffectiveValue, ...]:
-        """The values worth printing: of a pair that only emits heartbeats, those about them."""
+        """The values to print: only heartbeat keys if the flow only emits heartbeats."""
         if self.enabled:
             return self.effective
         return tuple(
@@ -61,7 +59,7 @@ class FlowReport:
 
 @dataclass(frozen=True, slots=True)
 class ClusterReport:
-    """One cluster that was reached for, what a run would be refused there, and cannot do there."""
+    """One cluster: the probe, missing permissions, and limits in its roles."""
 
     probe: ClusterProbe
     missing: tuple[str, ...] = ()
@@ -69,13 +67,12 @@ class ClusterReport:
 
     @property
     def ok(self) -> bool:
-        """Whether a run would find all it needs."""
         needed = any(one.is_required for _brokers, one in self.limits)
         return self.probe.reachable and not self.missing and not needed
 
     @property
     def limits(self) -> list[tuple[list[BrokerProbe], Capability]]:
-        """What some brokers cannot do, and which; the worst first."""
+        """Capabilities that some brokers lack, with these brokers; the worst first."""
         found: dict[Capability, list[BrokerProbe]] = {}
         for broker in self.probe.brokers:
             if broker.version:
@@ -86,7 +83,7 @@ class ClusterReport:
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """Everything that was found."""
+    """The results of one check."""
 
     file: str
     flows: tuple[FlowReport, ...]
@@ -97,7 +94,6 @@ class CheckReport:
 
     @property
     def ok(self) -> bool:
-        """Whether the file can be run as it is."""
         return all(n.level is not NoticeLevel.ERROR for n in self.notices) and all(
             cluster.ok for cluster in self.clusters
         )
@@ -154,14 +150,13 @@ def _plain_cluster(cluster: ClusterReport) -> Iterator[str]:
 
 
 def _whose(cluster: ClusterReport, brokers: list[BrokerProbe]) -> str:
-    """Which brokers, if not all of the cluster."""
+    """Name the brokers unless they are all of the cluster."""
     if len(brokers) == len(cluster.probe.brokers):
         return ""
     return f"broker {', '.join(str(broker.node_id) for broker in brokers)}: "
 
 
 def print_tables(report: CheckReport, console: Console) -> None:
-    """The same for people."""
     for flow in report.flows:
         console.print(_table(flow.title, flow.shown))
     if report.worker is not None:
@@ -193,7 +188,7 @@ def _table(title: str, shown: Iterable[EffectiveValue]) -> Table:
 
 
 def _is_configured(value: EffectiveValue) -> bool:
-    """Whether a line or a profile gave it."""
+    """Whether a line or a profile set the value."""
     return bool(value.origin.line or value.origin.profile)
 
 
@@ -211,14 +206,14 @@ def _summary(report: CheckReport) -> str:
     }
     flows = sum(1 for flow in report.flows if flow.enabled)
     found = f"errors: {counts[NoticeLevel.ERROR]}, warnings: {counts[NoticeLevel.WARNING]}"
-    unreached = [cluster.probe.alias for cluster in report.clusters if not cluster.ok]
-    trouble = f"; not all is well with {', '.join(unreached)}" if unreached else ""
+    with_problems = [cluster.probe.alias for cluster in report.clusters if not cluster.ok]
+    problems = f"; problems on clusters {', '.join(with_problems)}" if with_problems else ""
     kind = f"enabled flows: {flows}" if report.worker is None else _WORKER
-    return f"{report.file}: {kind}, {found}{trouble}"
+    return f"{report.file}: {kind}, {found}{problems}"
 
 
 def as_json(report: CheckReport) -> str:
-    """The same for programs; secrets are hidden here too."""
+    """Format as JSON; secrets are hidden here too."""
     return json.dumps(
         {
             "file": report.file,

@@ -30,12 +30,12 @@ def run_action(
     verb: str,
     call: Callable[[ConnectClient, str], None],
 ) -> int:
-    """Ask the worker to do something with each connector; the exit code."""
+    """Send a request for each connector. Returns the exit code."""
     if everything and names:
-        print_error(f"Say either which connectors to {verb}, or --all.")
+        print_error(f"Name the connectors to {verb}, or use --all, not both.")
         return USAGE_ERROR
     if not everything and not names:
-        print_error(f"Say which connectors to {verb}, or --all.")
+        print_error(f"Name the connectors to {verb}, or use --all.")
         return USAGE_ERROR
 
     def do(worker: ConnectClient) -> int:
@@ -45,29 +45,29 @@ def run_action(
             call(worker, name)
             done.append(name)
 
-        wanted = worker.connector_names() if everything else list(dict.fromkeys(names))
+        selected = worker.connector_names() if everything else list(dict.fromkeys(names))
         try:
-            return for_each(wanted, one)
-        finally:  # also what was done before the worker went away
+            return for_each(selected, one)
+        finally:  # also report what succeeded before the worker became unreachable
             _report(done, f"asked to {verb}", as_json=as_json)
 
     return with_connect_client(connection, do)
 
 
 def delete(connection: ConnectOptions, names: Sequence[str], *, yes: bool, as_json: bool) -> int:
-    """Take connectors away, once that is confirmed; the exit code."""
+    """Delete connectors after confirmation. Returns the exit code."""
     if not names:
-        print_error("Say which connectors to delete.")
+        print_error("Name the connectors to delete.")
         return USAGE_ERROR
     unique = list(dict.fromkeys(names))
     if not yes and not _is_interactive():
-        print_error("Nobody can be asked here whether to delete: say --yes.")
+        print_error("Not a terminal: pass --yes to delete without confirmation.")
         return USAGE_ERROR
 
     def do(worker: ConnectClient) -> int:
         listed = ", ".join(map(single_line, unique))
         if not yes and not typer.confirm(f"Delete {listed} on {worker.url}?"):
-            typer.echo("Nothing was done.")
+            typer.echo("Nothing was deleted.")
             return FAILED
         done: list[str] = []
 
@@ -89,8 +89,8 @@ def _is_interactive() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def _report(names: Sequence[str], words: str, *, as_json: bool) -> None:
+def _report(names: Sequence[str], result: str, *, as_json: bool) -> None:
     if as_json:
-        print_json([{"name": name, "result": words} for name in names])
+        print_json([{"name": name, "result": result} for name in names])
     elif names:
-        print_rows(("connector", "result"), [(name, words) for name in names], "")
+        print_rows(("connector", "result"), [(name, result) for name in names], "")

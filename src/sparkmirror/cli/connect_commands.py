@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands for Connect workers as they are typed; what they do is imported when one is used."""
+"""The commands for Connect workers. Their implementations are imported on use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sparkmirror.rest_client.responses import State
+from sparkmirror.formats.connect_status_records import RunState
 
 if TYPE_CHECKING:
     from sparkmirror.cli.connect_options import ConnectOptions
@@ -18,36 +18,36 @@ if TYPE_CHECKING:
 
 _PANEL = "Connect workers (sparkmirror's and Java's)"
 
-Url = Annotated[str, typer.Option("--url", envvar="SPARKMIRROR_URL", help="The worker's address.")]
+Url = Annotated[str, typer.Option("--url", envvar="SPARKMIRROR_URL", help="URL of the worker.")]
 User = Annotated[
     str | None,
     typer.Option(
         "--user",
         envvar="SPARKMIRROR_USER",
-        help="A name for basic authentication; its password is in SPARKMIRROR_PASSWORD.",
+        help="User name for basic authentication; the password is in SPARKMIRROR_PASSWORD.",
     ),
 ]
 Timeout = Annotated[
-    float, typer.Option("--timeout", min=0.1, help="Seconds to wait for an answer.")
+    float, typer.Option("--timeout", min=0.1, help="Seconds to wait for a response.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Name = Annotated[str, typer.Argument(help="A connector.")]
-Names = Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="Connectors.")]
-AllOption = Annotated[bool, typer.Option("--all", help="Every connector of the worker.")]
+Name = Annotated[str, typer.Argument(help="Name of a connector.")]
+Names = Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="Connector names.")]
+AllOption = Annotated[bool, typer.Option("--all", help="All connectors of the worker.")]
 Files = Annotated[
     list[Path],
-    typer.Option("-f", "--file", help="A JSON file, or a folder of them (repeat the option)."),
+    typer.Option("-f", "--file", help="A JSON file or a directory of them (repeat the option)."),
 ]
 Wait = Annotated[
     str | None,
-    typer.Option("--wait", metavar="60s", help="Wait so long until each runs or has failed."),
+    typer.Option("--wait", metavar="60s", help="Wait until each runs or has failed, up to 60s."),
 ]
 _LOCAL = "http://localhost:8083"
 _SECONDS = 30.0
 
 
 class ResourceKind(StrEnum):
-    """What a worker has."""
+    """What `get` can list."""
 
     CONNECTORS = "connectors"
     TASKS = "tasks"
@@ -65,13 +65,14 @@ def _connection(url: str, user: str | None, timeout: float) -> ConnectOptions:
 def get(
     kind: Annotated[ResourceKind, typer.Argument(help="What to list.")],
     name: Annotated[
-        str | None, typer.Argument(help="Only this connector or logger; the keys of this plugin.")
+        str | None,
+        typer.Argument(help="Only this connector or logger; or the keys of this plugin."),
     ] = None,
     *,
     state: Annotated[
-        list[State] | None,
+        list[RunState] | None,
         typer.Option(
-            "--state", case_sensitive=False, help="Only what is in this state (repeat the option)."
+            "--state", case_sensitive=False, help="Only in this state (repeat the option)."
         ),
     ] = None,
     as_json: AsJson = False,
@@ -81,16 +82,16 @@ def get(
 ) -> None:
     """List connectors, tasks, plugins, offsets or loggers."""
     from sparkmirror.cli.connect_get import GetQuery  # noqa: PLC0415 - see the module
-    from sparkmirror.cli.connect_get import get as ask  # noqa: PLC0415 - see the module
+    from sparkmirror.cli.connect_get import get as list_resources  # noqa: PLC0415 - see the module
 
-    question = GetQuery(name, frozenset(str(one) for one in state or ()), as_json)
-    raise typer.Exit(ask(_connection(url, user, timeout), str(kind), question))
+    query = GetQuery(name, frozenset(str(one) for one in state or ()), as_json)
+    raise typer.Exit(list_resources(_connection(url, user, timeout), str(kind), query))
 
 
 def describe(
     name: Name,
     *,
-    trace: Annotated[bool, typer.Option("--trace", help="Whole stack traces.")] = False,
+    trace: Annotated[bool, typer.Option("--trace", help="Print whole stack traces.")] = False,
     as_json: AsJson = False,
     url: Url = _LOCAL,
     user: User = None,
@@ -112,7 +113,7 @@ def pause(
     user: User = None,
     timeout: Timeout = _SECONDS,
 ) -> None:
-    """Let connectors rest; their tasks stay."""
+    """Pause connectors."""
     from sparkmirror.cli.connect_actions import run_action  # noqa: PLC0415 - see the module
     from sparkmirror.rest_client.connect_client import ConnectClient  # noqa: PLC0415 - see the module
 
@@ -136,7 +137,7 @@ def resume(
     user: User = None,
     timeout: Timeout = _SECONDS,
 ) -> None:
-    """Let connectors go on after a pause or a stop."""
+    """Resume paused or stopped connectors."""
     from sparkmirror.cli.connect_actions import run_action  # noqa: PLC0415 - see the module
     from sparkmirror.rest_client.connect_client import ConnectClient  # noqa: PLC0415 - see the module
 
@@ -160,7 +161,7 @@ def stop(
     user: User = None,
     timeout: Timeout = _SECONDS,
 ) -> None:
-    """End the tasks of connectors; their offsets can be altered then."""
+    """Stop connectors and remove their tasks; their offsets can then be altered."""
     from sparkmirror.cli.connect_actions import run_action  # noqa: PLC0415 - see the module
     from sparkmirror.rest_client.connect_client import ConnectClient  # noqa: PLC0415 - see the module
 
@@ -180,17 +181,17 @@ def restart(
     *,
     everything: AllOption = False,
     include_tasks: Annotated[
-        bool, typer.Option("--include-tasks", help="Their tasks as well.")
+        bool, typer.Option("--include-tasks", help="Also restart their tasks.")
     ] = False,
     only_failed: Annotated[
-        bool, typer.Option("--only-failed", help="Only what has failed.")
+        bool, typer.Option("--only-failed", help="Only restart what has failed.")
     ] = False,
     as_json: AsJson = False,
     url: Url = _LOCAL,
     user: User = None,
     timeout: Timeout = _SECONDS,
 ) -> None:
-    """Begin connectors anew, and their tasks if that is wanted."""
+    """Restart connectors; with --include-tasks also their tasks."""
     from sparkmirror.cli.connect_actions import run_action  # noqa: PLC0415 - see the module
 
     def call(worker: ConnectClient, name: str) -> None:
@@ -210,17 +211,17 @@ def restart(
 def delete(
     names: Names = None,
     *,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     as_json: AsJson = False,
     url: Url = _LOCAL,
     user: User = None,
     timeout: Timeout = _SECONDS,
 ) -> None:
-    """Take connectors away; their offsets stay, for the day they are created again."""
-    from sparkmirror.cli.connect_actions import delete as take_away  # noqa: PLC0415 - see the module
+    """Delete connectors; their stored offsets are kept."""
+    from sparkmirror.cli.connect_actions import delete as delete_all  # noqa: PLC0415 - see the module
 
     connection = _connection(url, user, timeout)
-    raise typer.Exit(take_away(connection, names or (), yes=yes, as_json=as_json))
+    raise typer.Exit(delete_all(connection, names or (), yes=yes, as_json=as_json))
 
 
 def deploy(
@@ -228,18 +229,18 @@ def deploy(
     *,
     wait: Wait = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Let the worker validate, and change nothing.")
+        bool, typer.Option("--dry-run", help="Validate on the worker; change nothing.")
     ] = False,
     as_json: AsJson = False,
     url: Url = _LOCAL,
     user: User = None,
     timeout: Timeout = _SECONDS,
 ) -> None:
-    """Create or change the connectors that JSON files describe; equal ones are left alone."""
-    from sparkmirror.cli.connect_deploy import deploy as put  # noqa: PLC0415 - see the module
+    """Create or update the connectors in JSON files; unchanged connectors are not sent."""
+    from sparkmirror.cli.connect_deploy import deploy as deploy_files  # noqa: PLC0415 - see the module
 
     connection = _connection(url, user, timeout)
-    raise typer.Exit(put(connection, files, wait=wait, dry_run=dry_run, as_json=as_json))
+    raise typer.Exit(deploy_files(connection, files, wait=wait, dry_run=dry_run, as_json=as_json))
 
 
 def undeploy(
@@ -250,10 +251,10 @@ def undeploy(
     user: User = None,
     timeout: Timeout = _SECONDS,
 ) -> None:
-    """Delete the connectors that JSON files describe, and wait until nothing is known of them."""
-    from sparkmirror.cli.connect_deploy import undeploy as take  # noqa: PLC0415 - see the module
+    """Delete the connectors in JSON files, and wait until the worker has no status of them."""
+    from sparkmirror.cli.connect_deploy import undeploy as undeploy_files  # noqa: PLC0415 - see the module
 
-    raise typer.Exit(take(_connection(url, user, timeout), files, as_json=as_json))
+    raise typer.Exit(undeploy_files(_connection(url, user, timeout), files, as_json=as_json))
 
 
 def redeploy(
@@ -265,10 +266,11 @@ def redeploy(
     user: User = None,
     timeout: Timeout = _SECONDS,
 ) -> None:
-    """Undeploy and deploy: the connectors begin anew, from their stored offsets."""
-    from sparkmirror.cli.connect_deploy import redeploy as renew  # noqa: PLC0415 - see the module
+    """Delete and create connectors again; they continue from their stored offsets."""
+    from sparkmirror.cli.connect_deploy import redeploy as redeploy_files  # noqa: PLC0415 - see the module
 
-    raise typer.Exit(renew(_connection(url, user, timeout), files, wait=wait, as_json=as_json))
+    connection = _connection(url, user, timeout)
+    raise typer.Exit(redeploy_files(connection, files, wait=wait, as_json=as_json))
 
 
 _EXAMPLES: Mapping[Callable[..., None], str] = {
@@ -286,7 +288,7 @@ _EXAMPLES: Mapping[Callable[..., None], str] = {
 
 
 def add_connect_commands(app: typer.Typer) -> None:
-    """Give an application these commands."""
+    """Register these commands."""
     for command, examples in _EXAMPLES.items():
-        words = "  |  ".join(f"sparkmirror {one}" for one in examples.split("|"))
-        app.command(rich_help_panel=_PANEL, epilog=f"Examples:  {words}")(command)
+        text = "  |  ".join(f"sparkmirror {one}" for one in examples.split("|"))
+        app.command(rich_help_panel=_PANEL, epilog=f"Examples:  {text}")(command)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`sparkmirror deploy|undeploy|redeploy -f`: the connectors of JSON files on a Connect worker."""
+"""`sparkmirror deploy|undeploy|redeploy -f`: connectors from JSON files on a Connect worker."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def deploy(
     dry_run: bool,
     as_json: bool,
 ) -> int:
-    """Create and change what the files say, or only say what would be done; the exit code."""
+    """Create and update connectors, or validate them (`dry_run`). Returns the exit code."""
 
     def do(worker: ConnectClient) -> int:
         seconds = None if wait is None else parse_duration(wait)
@@ -53,12 +53,12 @@ def deploy(
 
 
 def undeploy(connection: ConnectOptions, paths: Sequence[Path], *, as_json: bool) -> int:
-    """Delete what the files name; the exit code."""
+    """Delete connectors. Returns the exit code."""
 
     def do(worker: ConnectClient) -> int:
         files = load_connector_files(paths)
-        with _report(as_json=as_json) as results, _progress() as say:
-            results.extend(deployer.undeploy(worker, files, say))
+        with _report(as_json=as_json) as results, _progress() as on_progress:
+            results.extend(deployer.undeploy(worker, files, on_progress))
         return _code(results)
 
     return with_connect_client(connection, do)
@@ -67,23 +67,25 @@ def undeploy(connection: ConnectOptions, paths: Sequence[Path], *, as_json: bool
 def redeploy(
     connection: ConnectOptions, paths: Sequence[Path], *, wait: str | None, as_json: bool
 ) -> int:
-    """Delete what the files name and create it anew, if the worker takes all of it."""
+    """Delete and create connectors, if the worker accepts all of them. Returns the exit code."""
 
     def do(worker: ConnectClient) -> int:
         seconds = None if wait is None else parse_duration(wait)
         files = load_connector_files(paths)
-        refused = [one for one in deployer.validate(worker, files) if one.error]
-        if refused:
+        rejected = [one for one in deployer.validate(worker, files) if one.error]
+        if rejected:
             with _report(as_json=as_json) as results:
-                results.extend(refused)
+                results.extend(rejected)
             print_error("Nothing was deleted.")
             return FAILED
-        with _progress() as say:
-            kept = [one for one in deployer.undeploy(worker, files, say) if one.error]
-        if kept:
+        with _progress() as on_progress:
+            not_deleted = [
+                one for one in deployer.undeploy(worker, files, on_progress) if one.error
+            ]
+        if not_deleted:
             with _report(as_json=as_json) as results:
-                results.extend(kept)
-            print_error("Nothing was created anew: deploy what is missing once the cause is gone.")
+                results.extend(not_deleted)
+            print_error("Nothing was created. Resolve the errors, then deploy the files.")
             return FAILED
         return _deploy(worker, files, seconds, as_json=as_json)
 
@@ -96,8 +98,8 @@ def _deploy(
     with _report(as_json=as_json) as results:
         results.extend(deployer.deploy(worker, files))
         if seconds is not None:
-            with _progress() as say:
-                results[:] = deployer.wait_for_states(worker, results, seconds, say)
+            with _progress() as on_progress:
+                results[:] = deployer.wait_for_states(worker, results, seconds, on_progress)
     return _code(results)
 
 
@@ -107,7 +109,7 @@ def _code(results: Iterable[DeployResult]) -> int:
 
 @contextmanager
 def _report(*, as_json: bool) -> Iterator[list[DeployResult]]:
-    """Prints the results at the end, also those from before the worker went away."""
+    """Print the results at the end, also if the worker became unreachable."""
     results: list[DeployResult] = []
     try:
         yield results
@@ -140,7 +142,7 @@ def _document(one: DeployResult) -> dict[str, str]:
 
 @contextmanager
 def _progress() -> Iterator[ProgressCallback]:
-    """A line that moves for somebody at a terminal; silence elsewhere."""
+    """Show progress on a terminal; nothing elsewhere."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield _no_progress

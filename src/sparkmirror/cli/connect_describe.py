@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`sparkmirror describe NAME`: all that a Connect worker knows about one connector.
+"""`sparkmirror describe NAME`: everything that a Connect worker knows about one connector.
 
-Parts that a worker cannot tell (no topics are tracked, the source is out of reach) are named with
-the reason, and the rest is shown all the same.
+Parts that the worker cannot return (topic tracking disabled, source unreachable) are listed with
+the reason; the rest is shown.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ConnectorDescription:
-    """A connector; what is not known is a sentence in `unknown`."""
+    """A connector; `unknown` has the reason for each part that could not be read."""
 
     info: ConnectorInfo
     config: dict[str, str | None]
@@ -48,21 +48,21 @@ class ConnectorDescription:
 
 
 def describe(connection: ConnectOptions, name: str, *, full_traces: bool, as_json: bool) -> int:
-    """Ask and print; the exit code."""
+    """Fetch and print. Returns the exit code."""
 
-    def ask(worker: ConnectClient) -> int:
-        portrait = fetch_description(worker, name)
+    def show(worker: ConnectClient) -> int:
+        description = fetch_description(worker, name)
         if as_json:
-            print_json(to_json(portrait))
+            print_json(to_json(description))
         else:
-            _print(portrait, full_traces=full_traces)
+            _print(description, full_traces=full_traces)
         return OK
 
-    return with_connect_client(connection, ask)
+    return with_connect_client(connection, show)
 
 
 def fetch_description(worker: ConnectClient, name: str) -> ConnectorDescription:
-    """Everything about one connector; WorkerError if there is none."""
+    """Fetch everything about one connector. Raises WorkerError if it does not exist."""
     unknown: dict[str, str] = {}
 
     def attempt(part: str, call: Callable[[], T]) -> T | None:
@@ -77,7 +77,7 @@ def fetch_description(worker: ConnectClient, name: str) -> ConnectorDescription:
     info = worker.info(name)
     status = attempt("state", lambda: worker.status(name))
     if status is None:
-        unknown.setdefault("state", "no worker has taken it up yet")
+        unknown.setdefault("state", "no worker has started it yet")
     offsets = attempt("offsets", lambda: worker.offsets(name))
     topics = attempt("topics", lambda: worker.topics(name))
     plugin = info.config.get("connector.class") or ""
@@ -92,40 +92,40 @@ def fetch_description(worker: ConnectClient, name: str) -> ConnectorDescription:
     )
 
 
-def to_json(portrait: ConnectorDescription) -> dict[str, Any]:
-    """For programs: traces are whole."""
-    status = portrait.status
+def to_json(description: ConnectorDescription) -> dict[str, Any]:
+    """Format for programs; traces are complete."""
+    status = description.status
     return {
-        "name": portrait.info.name,
-        "type": portrait.info.type,
+        "name": description.info.name,
+        "type": description.info.type,
         **(state_document(status.connector) if status is not None else {"state": None}),
         "tasks": [task_document(*task) for task in status.tasks.items()] if status else [],
-        "offsets": portrait.offsets,
-        "topics": portrait.topics,
-        "config": portrait.config,
-        "unknown": portrait.unknown,
+        "offsets": description.offsets,
+        "topics": description.topics,
+        "config": description.config,
+        "unknown": description.unknown,
     }
 
 
 def description_lines(
-    portrait: ConnectorDescription, *, full_traces: bool
+    description: ConnectorDescription, *, full_traces: bool
 ) -> Iterator[tuple[str, str]]:
-    """What is known, line by line: a heading and its text."""
-    yield "name", portrait.info.name
-    yield "type", portrait.info.type
-    if portrait.status is not None:
-        yield from _state_lines("", portrait.status.connector, full_traces=full_traces)
-        for task, state in portrait.status.tasks.items():
+    """Yield heading and text of each line."""
+    yield "name", description.info.name
+    yield "type", description.info.type
+    if description.status is not None:
+        yield from _state_lines("", description.status.connector, full_traces=full_traces)
+        for task, state in description.status.tasks.items():
             yield from _state_lines(f"task {task} ", state, full_traces=full_traces)
-        if not portrait.status.tasks:
+        if not description.status.tasks:
             yield "tasks", "none"
-    if portrait.offsets is not None:
-        yield "offsets", f"{portrait.offsets:,}"
-    if portrait.topics is not None:
-        yield "topics", ", ".join(portrait.topics) or "none"
-    for key, value in portrait.config.items():
+    if description.offsets is not None:
+        yield "offsets", f"{description.offsets:,}"
+    if description.topics is not None:
+        yield "topics", ", ".join(description.topics) or "none"
+    for key, value in description.config.items():
         yield f"config {key}", "null" if value is None else value
-    for part, reason in portrait.unknown.items():
+    for part, reason in description.unknown.items():
         yield f"unknown {part}", reason
 
 
@@ -140,9 +140,9 @@ def _state_lines(prefix: str, state: StateInfo, *, full_traces: bool) -> Iterato
         yield f"{prefix}trace", state.trace if full_traces else summarize_trace(state.trace)
 
 
-def _print(portrait: ConnectorDescription, *, full_traces: bool) -> None:
+def _print(description: ConnectorDescription, *, full_traces: bool) -> None:
     console = Console()
-    shown = list(description_lines(portrait, full_traces=full_traces))
+    shown = list(description_lines(description, full_traces=full_traces))
     if not console.is_terminal:
         for heading, text in shown:
             of_trace = full_traces and heading.endswith("trace")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`sparkmirror get`: the connectors, tasks, plugins, offsets and loggers of a Connect worker."""
+"""`sparkmirror get`: list connectors, tasks, plugins, offsets and loggers of a Connect worker."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _BRIEF = 80
 
 @dataclass(frozen=True, slots=True)
 class GetQuery:
-    """What is asked about things of one kind."""
+    """Name, states and format of one `get` command."""
 
     name: str | None
     states: frozenset[str]
@@ -44,7 +44,7 @@ class GetQuery:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The same thing for a program and for people."""
+    """A result for people (rows) and for programs (document)."""
 
     headings: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -53,43 +53,43 @@ class Listing:
     code: int = OK
 
 
-def get(connection: ConnectOptions, kind: str, question: GetQuery) -> int:
-    """Ask and print; the exit code."""
-    if question.states and kind not in {"connectors", "tasks"}:
-        print_error(f"--state is for connectors and tasks: {kind} have none.")
+def get(connection: ConnectOptions, kind: str, query: GetQuery) -> int:
+    """Fetch and print. Returns the exit code."""
+    if query.states and kind not in {"connectors", "tasks"}:
+        print_error(f"--state applies to connectors and tasks only, not to {kind}.")
         return USAGE_ERROR
 
-    def ask(worker: ConnectClient) -> int:
-        found = _KINDS[kind](worker, question)
-        if question.as_json:
+    def show(worker: ConnectClient) -> int:
+        found = _KINDS[kind](worker, query)
+        if query.as_json:
             print_json(found.document())
         else:
             print_rows(found.headings, found.rows, found.nothing)
         return found.code
 
-    return with_connect_client(connection, ask)
+    return with_connect_client(connection, show)
 
 
-def _connectors(worker: ConnectClient, question: GetQuery) -> Listing:
+def _connectors(worker: ConnectClient, query: GetQuery) -> Listing:
     listed = {
         name: one
-        for name, one in _select_connectors(worker, question.name).items()
-        if not question.states or question.states & _states(one.status)
+        for name, one in _select_connectors(worker, query.name).items()
+        if not query.states or query.states & _states(one.status)
     }
     return Listing(
         ("connector", "type", "state", "tasks", "worker", "class"),
         [_connector_row(name, one) for name, one in listed.items()],
         lambda: _connector_documents(worker, listed),
-        f"No connector{' in such a state' if question.states else ''} on {worker.url}.",
+        f"No connector{' in this state' if query.states else ''} on {worker.url}.",
     )
 
 
-def _tasks(worker: ConnectClient, question: GetQuery) -> Listing:
+def _tasks(worker: ConnectClient, query: GetQuery) -> Listing:
     tasks = [
         (name, task, state)
-        for name, one in _select_connectors(worker, question.name).items()
+        for name, one in _select_connectors(worker, query.name).items()
         for task, state in (one.status.tasks.items() if one.status is not None else ())
-        if not question.states or state.state in question.states
+        if not query.states or state.state in query.states
     ]
     return Listing(
         ("connector", "task", "state", "worker", "trace"),
@@ -98,15 +98,15 @@ def _tasks(worker: ConnectClient, question: GetQuery) -> Listing:
             for name, task, state in tasks
         ],
         lambda: [{"connector": name, **task_document(task, state)} for name, task, state in tasks],
-        f"No task{' in such a state' if question.states else ''} on {worker.url}.",
+        f"No task{' in this state' if query.states else ''} on {worker.url}.",
     )
 
 
-def _plugins(worker: ConnectClient, question: GetQuery) -> Listing:
-    if question.name is not None:
-        keys = worker.plugin_config(question.name)
+def _plugins(worker: ConnectClient, query: GetQuery) -> Listing:
+    if query.name is not None:
+        keys = worker.plugin_config(query.name)
         return Listing(
-            ("key", "type", "default", "importance", "what it is"),
+            ("key", "type", "default", "importance", "documentation"),
             [
                 (
                     one.name,
@@ -118,7 +118,7 @@ def _plugins(worker: ConnectClient, question: GetQuery) -> Listing:
                 for one in keys
             ],
             lambda: [asdict(one) for one in keys],
-            f"'{question.name}' has no keys.",
+            f"'{query.name}' has no keys.",
         )
     plugins = worker.plugins()
     return Listing(
@@ -131,25 +131,25 @@ def _plugins(worker: ConnectClient, question: GetQuery) -> Listing:
     )
 
 
-def _offsets(worker: ConnectClient, question: GetQuery) -> Listing:
+def _offsets(worker: ConnectClient, query: GetQuery) -> Listing:
     found: list[tuple[str, ConnectorOffset]] = []
 
-    def look(name: str) -> None:
+    def fetch(name: str) -> None:
         found.extend((name, one) for one in worker.offsets(name))
 
-    names = worker.connector_names() if question.name is None else [question.name]
-    code = for_each(names, look)
+    names = worker.connector_names() if query.name is None else [query.name]
+    code = for_each(names, fetch)
     return Listing(
         ("connector", "partition", "offset"),
         [(name, _compact(one.partition), _compact(one.offset)) for name, one in found],
         lambda: [{"connector": name, **asdict(one)} for name, one in found],
-        "No offset is stored.",
+        "No offsets are stored.",
         code,
     )
 
 
-def _loggers(worker: ConnectClient, question: GetQuery) -> Listing:
-    name = question.name
+def _loggers(worker: ConnectClient, query: GetQuery) -> Listing:
+    name = query.name
     loggers = worker.loggers() if name is None else [worker.logger(name)]
     return Listing(
         ("logger", "level", "changed"),
@@ -194,7 +194,7 @@ def _connector_row(name: str, one: ListedConnector) -> Sequence[str]:
 
 
 def format_task_counts(states: Sequence[str]) -> str:
-    """How many tasks run: `2/2`, or `1/2, 1 FAILED`."""
+    """Format running tasks: `2/2`, or `1/2, 1 FAILED`."""
     others = sorted({state for state in states if state != "RUNNING"})
     counts = [f"{states.count(state)} {state}" for state in others]
     return ", ".join([f"{states.count('RUNNING')}/{len(states)}", *counts])
@@ -219,7 +219,7 @@ def _definitions(worker: ConnectClient, plugin: str) -> Sequence[ConfigKeyInfo]:
     except WorkerUnreachableError:
         raise
     except (WorkerError, ConfigError):
-        return ()  # older workers do not tell; what sounds like a secret is hidden all the same
+        return ()  # older workers have no such endpoint; secrets are then recognised by name
 
 
 def _connector_document(
@@ -236,12 +236,11 @@ def _connector_document(
 
 
 def task_document(task: int, state: StateInfo) -> dict[str, Any]:
-    """A task for a program."""
     return {"id": task, **state_document(state)}
 
 
 def state_document(state: StateInfo) -> dict[str, str]:
-    """A state for a program, without fields that say nothing."""
+    """Return a state without empty fields."""
     fields: dict[str, str] = asdict(state)
     return {key: value for key, value in fields.items() if value or key == "state"}
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every command for a Connect worker shares: how it gets there, and how it ends.
+"""Options, connection and exit codes of all commands for a Connect worker.
 
-0 all was done, 1 something was refused or failed, 2 wrong use (nothing was done), 3 no worker
-answers.
+Exit codes: 0 success, 1 rejected or failed, 2 usage error (nothing was changed), 3 unreachable.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, None: 1.0}
 
 @dataclass(frozen=True, slots=True)
 class ConnectOptions:
-    """The options that say which worker is meant."""
+    """The options that select a worker."""
 
     url: str
     user: str | None
@@ -36,7 +35,7 @@ class ConnectOptions:
 
 
 def with_connect_client(connection: ConnectOptions, act: Callable[[ConnectClient], int]) -> int:
-    """Does it and answers the exit code; whatever goes wrong is one sentence."""
+    """Run `act` with a client. Returns its exit code; prints an error as one line."""
     try:
         return act(ConnectClient(_access(connection)))
     except ConfigError as error:
@@ -48,7 +47,7 @@ def with_connect_client(connection: ConnectOptions, act: Callable[[ConnectClient
 
 
 def for_each(names: Iterable[str], act: Callable[[str], None]) -> int:
-    """Does it for every name, also after one was refused; the exit code."""
+    """Run `act` for every name, also after an error. Returns the exit code."""
     code = OK
     for name in names:
         try:
@@ -61,10 +60,10 @@ def for_each(names: Iterable[str], act: Callable[[str], None]) -> int:
 
 
 def parse_duration(text: str) -> float:
-    """Seconds in `90`, `90s`, `500ms`, `2m` or `1h`."""
+    """Parse `90`, `90s`, `500ms`, `2m` or `1h` into seconds."""
     found = _DURATION.fullmatch(text.strip())
     if found is None:
-        raise ConfigError(f"--wait {text} is no duration: say 60s or 2m.")
+        raise ConfigError(f"Invalid --wait {text}: use a duration such as 60s or 2m.")
     return float(found[1]) * _UNITS[found[2]]
 
 
@@ -74,12 +73,12 @@ def _access(connection: ConnectOptions) -> WorkerEndpoint:
         return WorkerEndpoint(url, seconds=connection.timeout)
     if ":" in connection.user:
         raise ConfigError(
-            f"--user takes a name alone: a password on a command line can be seen by others. "
-            f"Put it into {PASSWORD}."
+            f"--user takes only a name, because command lines are visible to other users. "
+            f"Set the password in {PASSWORD}."
         )
     password = os.environ.get(PASSWORD)
     if password is None:
-        raise ConfigError(f"--user {connection.user} needs a password: put it into {PASSWORD}.")
+        raise ConfigError(f"--user {connection.user} needs a password: set {PASSWORD}.")
     return WorkerEndpoint(url, connection.user, Secret(password), seconds=connection.timeout)
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers of a Connect worker for people and programs: a table, lines with tabs, or JSON.
+"""Output for the Connect commands: a table, tab-separated lines, or JSON.
 
-Names, states and traces come from a server: whatever could steer a terminal is shown as an escape.
+Names, states and traces come from a server: control characters are escaped.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _COLOURS = {
 
 
 def escape_control_characters(text: str) -> str:
-    """The text with its lines, and with escapes for what is no letter, digit or sign."""
+    """Escape everything that is not printable, except newlines."""
     return "".join(
         one if one.isprintable() or one == "\n" else one.encode("unicode_escape").decode()
         for one in text.replace("\r\n", "\n").replace("\t", "    ")
@@ -37,12 +37,12 @@ def escape_control_characters(text: str) -> str:
 
 
 def single_line(text: str) -> str:
-    """The text in one line, for a cell or a line that others cut at tabs."""
+    """Join the text to one line, for a cell or a tab-separated line."""
     return escape_control_characters(" ".join(text.split()))
 
 
 def print_rows(headings: Sequence[str], rows: Iterable[Sequence[str]], nothing: str) -> None:
-    """A table on a terminal, lines with tabs elsewhere; `nothing` is said for no rows at all."""
+    """Print a table on a terminal (`nothing` without rows), tab-separated lines elsewhere."""
     console = Console()
     cells = [[single_line(cell) for cell in row] for row in rows]
     if not console.is_terminal:
@@ -59,20 +59,21 @@ def print_rows(headings: Sequence[str], rows: Iterable[Sequence[str]], nothing: 
 
 
 def print_json(value: object) -> None:
-    """For programs; half a surrogate pair in a name stays JSON."""
+    """Print JSON; a lone surrogate in a name is escaped."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
     typer.echo(text.encode("utf-8", "backslashreplace").decode())
 
 
-def summarize_trace(trace: str, most: int = 160) -> str:
-    """What a trace says: its first line, and the last cause if there is one."""
+def summarize_trace(trace: str, max_length: int = 160) -> str:
+    """Return the first line of a stack trace, and its last cause."""
     lines = [line.strip() for line in trace.splitlines() if line.strip()]
     if not lines:
         return ""
     causes = [line for line in lines if line.startswith("Caused by:")]
-    said = [_cut(lines[0], most), *(_cut(line, most) for line in causes[-1:])]
-    return "; ".join(said)
+    parts = [_truncate(lines[0], max_length)]
+    parts += [_truncate(line, max_length) for line in causes[-1:]]
+    return "; ".join(parts)
 
 
-def _cut(line: str, most: int) -> str:
-    return line if len(line) <= most else f"{line[: most - 3]}..."
+def _truncate(line: str, max_length: int) -> str:
+    return line if len(line) <= max_length else f"{line[: max_length - 3]}..."

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors as one sentence, for commands that ask clusters something.
+"""Errors as one line on stderr, and a command group with a default command.
 
-A group of commands whose first one need not be named: `groups FILE` is `groups show FILE`.
+`groups FILE` means `groups show FILE`.
 """
 
 from __future__ import annotations
@@ -18,15 +18,13 @@ _DEFAULT = "show"
 
 
 def print_error(sentence: str) -> None:
-    """What is wrong, where it does not disturb whoever reads the answer."""
     Console(stderr=True).print(f"error: {sentence}", markup=False, soft_wrap=True)
 
 
 class DefaultCommandGroup(TyperGroup):
-    """Puts the default command before words that begin with no command."""
+    """Inserts the default command if the first argument is not a command."""
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
-        """As the base class does, with the command named."""
         if args and args[0] not in self.commands and args[0] != "--help":
             args = [_DEFAULT, *args]
         return super().parse_args(ctx, args)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`sparkmirror demo`: two real clusters, made-up orders, a flow between them, and a look at it."""
+"""`sparkmirror demo`: replicate sample orders between two local Kafka clusters."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from rich.console import Console
 from rich.table import Table
 
 from sparkmirror.cli.process_signals import ProcessSignals
-from sparkmirror.cli.run import set_up_logging
+from sparkmirror.cli.run_loop import set_up_logging
 from sparkmirror.cli.run_view import View, choose_view, format_count
-from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.devcluster.jars import DEFAULT_KAFKA, kafka_classpath
 from sparkmirror.devcluster.local_clusters import LocalClusters
 from sparkmirror.errors import SparkmirrorError
@@ -46,14 +45,14 @@ _FACTORS = (
     "config.storage.replication.factor",
 )
 _CATCH_UP_SECONDS = 120.0  # Spark may still be starting, on a slow machine
-_LOOK_SECONDS = 0.25
+_POLL_SECONDS = 0.25
 
 _GOODS = ("coffee", "tea", "cocoa", "sugar", "flour", "honey", "rice", "salt")
 _TOWNS = ("Lisbon", "Oslo", "Nairobi", "Lima", "Osaka", "Quito", "Tallinn", "Hanoi")
 
 
 def demo(*, duration: float, keep: bool) -> int:
-    """Run the demo; 0 if both sides hold the same number of orders in the end."""
+    """Run the demo. Returns 0 if both clusters have the same number of orders at the end."""
     console = Console()
     set_up_logging(console)
     try:
@@ -77,7 +76,7 @@ def demo(*, duration: float, keep: bool) -> int:
     console.print(f"Done in {time.monotonic() - started:.0f} s.", highlight=False)
     if keep:
         console.print(
-            f"The clusters go on running. Stop them with: sparkmirror local down --data {data}",
+            f"The clusters are still running. Stop them: sparkmirror local down --data {data}",
             highlight=False,
             soft_wrap=True,
         )
@@ -114,17 +113,17 @@ def _flow(
         f"target.bootstrap.servers = {target}\n"
         "source->target.enabled = true\n"
         f"source->target.topics = {TOPIC}\n" + "".join(f"{key} = 1\n" for key in _FACTORS)
-        # One broker each: say so, or the log warns about lesser replication factors.
+        # One broker each: without these lines the log warns about replication factors.
     )
     console.print(f"The flow:  sparkmirror run {file}", highlight=False, soft_wrap=True)
     console.print(
-        f"Look at the copy in another terminal:  sparkmirror local consume {target} {REMOTE}\n"
-        f"and at the topics:                     sparkmirror local topics {target}\n",
+        f"To consume the remote topic:  sparkmirror local consume {target} {REMOTE}\n"
+        f"To list the topics:           sparkmirror local topics {target}\n",
         highlight=False,
         soft_wrap=True,
     )
     orders = OrderProducer(source, TOPIC, _PER_SECOND, seed=1)
-    application = Mirror(MirrorConfig.load(file))
+    application = Mirror(file)
     view = choose_view(console)
     orders.start()
     application.start()
@@ -136,20 +135,20 @@ def _flow(
         deadline = time.monotonic() + _CATCH_UP_SECONDS
         while time.monotonic() < deadline and _count(target, "target", REMOTE) < orders.count:
             view.update(application.snapshots())
-            if application.failure() is not None or stop.wait(_LOOK_SECONDS):
+            if application.failure() is not None or stop.wait(_POLL_SECONDS):
                 break
         view.update(application.snapshots())
     latency = next((one for one in application.snapshots() if one.topics), None)
     application.stop()
-    there, here = _count(source, "source", TOPIC), _count(target, "target", REMOTE)
+    on_source, on_target = _count(source, "source", TOPIC), _count(target, "target", REMOTE)
     p50, p99 = (latency.latency_p50_ms, latency.latency_p99_ms) if latency else (None, None)
-    _summarise(console, there, here, p50, p99)
-    return there == here
+    _summarise(console, on_source, on_target, p50, p99)
+    return on_source == on_target
 
 
 def _watch(application: Mirror, view: View, stop: ProcessSignals, duration: float) -> None:
     end = time.monotonic() + duration
-    while time.monotonic() < end and not stop.wait(_LOOK_SECONDS):
+    while time.monotonic() < end and not stop.wait(_POLL_SECONDS):
         view.update(application.snapshots())
         failure = application.failure()
         if failure is not None:
@@ -167,37 +166,37 @@ def _count(servers: str, alias: str, topic: str) -> int:
 
 
 def _summarise(
-    console: Console, there: int, here: int, p50: float | None, p99: float | None
+    console: Console, on_source: int, on_target: int, p50: float | None, p99: float | None
 ) -> None:
     table = Table(box=None, pad_edge=False)
     for name in ("cluster", "topic"):
         table.add_column(name)
     table.add_column("records", justify="right")
-    table.add_row("source", TOPIC, format_count(there))
-    table.add_row("target", REMOTE, format_count(here))
+    table.add_row("source", TOPIC, format_count(on_source))
+    table.add_row("target", REMOTE, format_count(on_target))
     console.print()
     console.print(table)
-    if there == here:
+    if on_source == on_target:
         console.print("Every order arrived.", style="green")
     else:
-        console.print(f"{there - here} orders are missing on the target.", style="red")
+        console.print(f"{on_source - on_target} orders are missing on the target.", style="red")
     if p50 is not None and p99 is not None:
         console.print(
-            f"From an order's timestamp to the target's acknowledgement, last ten seconds: "
+            f"Latency from an order's timestamp to the target's acknowledgement, last 10 s: "
             f"p50 {p50:.1f} ms, p99 {p99:.1f} ms.",
             highlight=False,
         )
 
 
 class OrderProducer:
-    """A thread that writes orders until it is stopped."""
+    """Writes orders on its own thread until it is stopped."""
 
     def __init__(self, bootstrap_servers: str, topic: str, per_second: float, seed: int) -> None:
         servers = tuple(bootstrap_servers.split(","))
         self._client = ClusterClient(ConnectionSettings("source", servers, "demo-orders"))
         self._writer = TopicWriter(self._client, topic)
         self._per_second = per_second
-        self._random = random.Random(seed)  # noqa: S311 - made-up data
+        self._random = random.Random(seed)  # noqa: S311 - sample data
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="orders", daemon=True)
         self.count = 0
@@ -206,7 +205,7 @@ class OrderProducer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Write nothing more; returns when everything is acknowledged."""
+        """Stop writing. Blocks until everything is acknowledged."""
         self._stop.set()
         self._thread.join()
         self._client.close()

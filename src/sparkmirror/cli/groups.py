@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`sparkmirror groups`: where consumer groups stand on both sides and why; moves one for good."""
+"""`sparkmirror groups`: positions of consumer groups on both clusters; `park` moves a group."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sparkmirror.errors import ConfigError, SparkmirrorError
 from sparkmirror.offsets.group_positions import GroupPosition, GroupPositionState
 from sparkmirror.policy.loading import load_policy
 
-_HEADINGS = ("flow", "group", "topic", "offset", "on the target", "offset", "state", "reason")
+_HEADINGS = ("flow", "group", "topic", "offset", "remote topic", "offset", "state", "reason")
 _COLOURS = {
     GroupPositionState.SYNCED: "green",
     GroupPositionState.TRANSLATED: "green",
@@ -34,7 +34,7 @@ _COLOURS = {
 app = typer.Typer(
     cls=DefaultCommandGroup,
     no_args_is_help=True,
-    help="Where consumer groups stand on both sides, and why; park one to move it.",
+    help="Show the positions of consumer groups on both clusters, with reasons; move a group.",
 )
 File = Annotated[Path, typer.Argument(help="The MM2 properties file.")]
 FlowOption = Annotated[str | None, typer.Option("--flow", help="Only this flow, written A->B.")]
@@ -53,7 +53,7 @@ def show(
     flow: FlowOption = None,
     as_json: AsJson = False,
 ) -> None:
-    """Per group and topic partition: the committed offset, its translation, a state, a reason."""
+    """Print committed offset, translated offset, state and reason per group and topic partition."""
     found: list[tuple[FlowSettings, GroupPosition]] = []
     failed = False
     try:
@@ -64,15 +64,15 @@ def show(
     for settings in flows:
         try:
             with _group_rounds(settings) as rounds:
-                groups = [group] if group is not None else rounds.wanted_groups()
+                groups = [group] if group is not None else rounds.selected_groups()
                 seen = rounds.plan(groups, syncs_groups=True)
         except SparkmirrorError as error:
             failed = True
             print_error(f"{settings.flow}: {error}")
             continue
-        for complaint in rounds.problems:
+        for problem in rounds.problems:
             failed = True
-            print_error(f"{settings.flow}: {complaint}")
+            print_error(f"{settings.flow}: {problem}")
         for name, reason in sorted(seen.failures.items()):
             failed = True
             print_error(f"{settings.flow}: group '{name}': {reason}")
@@ -95,39 +95,41 @@ def park_group(
     *,
     group: Annotated[str, typer.Option("--group", help="The group to move.")],
     flow: FlowOption = None,
-    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait at most.")] = 60.0,
+    timeout: Annotated[float, typer.Option(min=0, help="Maximum seconds to wait.")] = 60.0,
     rewind: Annotated[
-        bool, typer.Option("--rewind", help="Move it even if it stands further on the target.")
+        bool, typer.Option("--rewind", help="Also move the group backwards on the target.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Wait until all the group committed is mirrored, then set its exact position on the target.
+    """Wait until everything that the group committed is mirrored; then set its exact position.
 
-    Stop the group's consumers first; the mirror must be running.
+    Stop the group's consumers first. The mirror must be running.
     """
-    said: set[str] = set()
+    printed: set[str] = set()
 
-    def say(sentence: str) -> None:
-        if sentence not in said:
-            said.add(sentence)
+    def on_progress(sentence: str) -> None:
+        if sentence not in printed:
+            printed.add(sentence)
             Console(stderr=True).print(f"waiting: {sentence}", markup=False, soft_wrap=True)
 
     try:
         settings = select_one_flow(MirrorConfig.load(file), flow)
         with _group_rounds(settings) as rounds:
-            parked = migrate_group(rounds, group, timeout_seconds=timeout, rewind=rewind, say=say)
+            migrated = migrate_group(
+                rounds, group, timeout_seconds=timeout, rewind=rewind, on_progress=on_progress
+            )
     except SparkmirrorError as error:
         print_error(str(error))
         raise typer.Exit(1) from error
-    _print_parked(settings, group, parked, as_json=as_json)
+    _print_migrated(settings, group, migrated, as_json=as_json)
 
 
 def select_one_flow(config: MirrorConfig, flow: str | None) -> FlowSettings:
-    """The flow that was asked for, or the only one there is."""
+    """Return the flow named `flow`, or the only one of the file."""
     found = select_flows(config, flow)
     if len(found) != 1:
         names = ", ".join(str(one.flow) for one in found) or "none"
-        message = f"{config.name} enables these flows: {names}. Choose one with --flow."
+        message = f"{config.name} enables several flows ({names}): choose one with --flow."
         raise ConfigError(message)
     return found[0]
 
@@ -136,24 +138,24 @@ def _group_rounds(settings: FlowSettings) -> GroupSync:
     return GroupSync(settings, load_policy(settings.policy, settings.flow))
 
 
-def _print_parked(
-    settings: FlowSettings, group: str, parked: MigratedGroup, *, as_json: bool
+def _print_migrated(
+    settings: FlowSettings, group: str, migrated: MigratedGroup, *, as_json: bool
 ) -> None:
     flow = settings.flow
     if as_json:
         found = {
             "flow": str(flow),
             "group": group,
-            "parked": [_as_json(settings, one) for one in parked.positions],
-            "leftAlone": [_as_json(settings, one) for one in parked.skipped],
+            "parked": [_as_json(settings, one) for one in migrated.positions],
+            "leftAlone": [_as_json(settings, one) for one in migrated.skipped],
         }
         typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
         return
-    for one in parked.positions:
+    for one in migrated.positions:
         offset = one.translation.offset if one.translation is not None else -1
         typer.echo(f"{one.source} at {one.committed.offset} -> {one.target} at {offset}")
-    for one in parked.skipped:
-        typer.echo(f"{one.source} at {one.committed.offset} left alone: {one.reason}")
+    for one in migrated.skipped:
+        typer.echo(f"{one.source} at {one.committed.offset} skipped: {one.reason}")
     typer.echo(f"Group '{group}' is parked: start its consumers on '{flow.target}'.")
 
 

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Kafka's own shell scripts have in common, for the commands that go by their names.
-
-`connect-mirror-maker FILE [--clusters C ...]`, as MM2's own script is called.
-"""
+"""Commands with the names of Kafka's shell scripts: `connect-mirror-maker` and its options."""
 
 from __future__ import annotations
 
@@ -14,15 +11,15 @@ from sparkmirror.cli.run import run_file
 
 
 class KafkaScript:
-    """One script: its name, what follows it, and its exit code for wrong use."""
+    """One script: its name, its arguments, and its exit code for wrong usage."""
 
-    def __init__(self, name: str, what: str, wrong_use: int) -> None:
+    def __init__(self, name: str, arguments: str, usage_exit_code: int) -> None:
         self._name = name
-        self._usage = f"usage: {name} {what}"
-        self._wrong_use = wrong_use
+        self._usage = f"usage: {name} {arguments}"
+        self._usage_exit_code = usage_exit_code
 
     def arguments(self) -> list[str]:
-        """The file and what follows it; `-daemon` is for a service manager to do."""
+        """Return the file and the arguments after it. Ignores `-daemon`; prints usage and exits."""
         found = sys.argv[1:]
         if found in (["-h"], ["--help"]):
             print(self._usage)  # noqa: T201 - a command
@@ -38,16 +35,14 @@ class KafkaScript:
         return found
 
     def exit_with_usage(self) -> NoReturn:
-        """Say how it is used, and end."""
         print(self._usage, file=sys.stderr)  # noqa: T201 - a command
-        sys.exit(self._wrong_use)
+        sys.exit(self._usage_exit_code)
 
 
 _SCRIPT = KafkaScript("connect-mirror-maker", "mm2.properties [--clusters CLUSTER ...]", 255)
 
 
 def connect_mirror_maker() -> None:
-    """The console script."""
     file, *rest = _SCRIPT.arguments()
     if rest and (rest[0] != "--clusters" or len(rest) < 2):  # noqa: PLR2004 - option and a value
         _SCRIPT.exit_with_usage()

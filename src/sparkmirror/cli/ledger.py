@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`sparkmirror ledger FILE`: every record of a file's flows that is not as it was on the source."""
+"""`sparkmirror ledger FILE`: list the records that differ between source and target."""
 
 from __future__ import annotations
 
@@ -32,9 +32,7 @@ def ledger(
     flow: Annotated[
         str | None, typer.Option("--flow", help="Only this flow, written A->B.")
     ] = None,
-    topic: Annotated[
-        str | None, typer.Option("--topic", help="Only this topic of the source.")
-    ] = None,
+    topic: Annotated[str | None, typer.Option("--topic", help="Only this source topic.")] = None,
 ) -> None:
     """Print gaps, skipped records and dead letters; exit 1 if a ledger cannot be read."""
     try:
@@ -54,7 +52,7 @@ def ledger(
         entries += found
         if unreadable:
             failed = True
-            print_error(f"{one.flow}: {unreadable} records of the ledger cannot be read.")
+            print_error(f"{one.flow}: {unreadable} records of the ledger topic are not valid.")
     print_entries(
         [one for one in entries if topic in (None, one.topic)], Console(), as_json=as_json
     )
@@ -63,20 +61,22 @@ def ledger(
 
 
 def select_flows(config: MirrorConfig, flow: str | None) -> list[FlowSettings]:
-    """The enabled flows of a file, or the one that was asked for."""
+    """Return the enabled flows of a file, or only the one named `flow`."""
     enabled = [one for one in map(config.flow_settings, config.flows()) if one.enabled]
     if flow is None:
         return enabled
-    wanted = flow.replace(" ", "")
-    chosen = [one for one in enabled if str(one.flow) == wanted]
+    name = flow.replace(" ", "")
+    chosen = [one for one in enabled if str(one.flow) == name]
     if not chosen:
         names = ", ".join(str(one.flow) for one in enabled) or "none"
-        raise ConfigError(f"--flow {flow}: {config.name} enables no such flow, but {names}.")
+        raise ConfigError(
+            f"--flow {flow}: {config.name} does not enable this flow. Enabled: {names}."
+        )
     return chosen
 
 
 def flow_entries(settings: FlowSettings) -> tuple[list[LedgerEntry], int]:
-    """What a flow's ledger holds, and how many of its records are no entry."""
+    """Return the entries of a flow's ledger, and the number of invalid records in the topic."""
     names = load_policy(settings.policy, settings.flow).replication
     found = read_ledger(settings.target_admin, ledger_topic(names, settings.flow.source))
     mine = [one for one in found.entries if one.flow == str(settings.flow)]
@@ -84,7 +84,7 @@ def flow_entries(settings: FlowSettings) -> tuple[list[LedgerEntry], int]:
 
 
 def print_entries(entries: Sequence[LedgerEntry], console: Console, *, as_json: bool) -> None:
-    """JSON, a table on a terminal, tab-separated lines elsewhere; oldest first."""
+    """Print as JSON, as a table on a terminal, or as tab-separated lines; oldest first."""
     ordered = sorted(entries, key=lambda one: one.time)
     if as_json:
         listed = [dataclasses.asdict(one) for one in ordered]
@@ -93,14 +93,13 @@ def print_entries(entries: Sequence[LedgerEntry], console: Console, *, as_json: 
         table = Table(*_HEADINGS, box=None, pad_edge=False)
         for one in ordered:
             table.add_row(*map(escape, _cells(one)))
-        console.print(table if ordered else "The ledger is empty: every record is as it was.")
+        console.print(table if ordered else "The ledger is empty.")
     else:
         for line in entry_lines(ordered):
             typer.echo(line)
 
 
 def entry_lines(entries: Iterable[LedgerEntry]) -> Iterable[str]:
-    """One line per entry, for pipes."""
     return ("\t".join(_cells(one)) for one in entries)
 
 

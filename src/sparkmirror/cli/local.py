@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`sparkmirror local`: real Kafka clusters on this machine, and a look into them or any others."""
+"""`sparkmirror local`: start, stop and inspect Kafka clusters on this machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from typer.core import TyperGroup
 
-from sparkmirror.devcluster.cluster import MOST_BROKERS, LocalCluster
+from sparkmirror.devcluster.cluster import MAX_BROKERS, LocalCluster
 from sparkmirror.devcluster.jars import DEFAULT_KAFKA, TESTED_KAFKA, JarSet, kafka_classpath
 from sparkmirror.devcluster.kafka_tools import (
     CONSOLE_CONSUMER,
@@ -31,12 +31,12 @@ from sparkmirror.devcluster.local_clusters import ClusterEntry, LocalClusters
 from sparkmirror.errors import SetupError, SparkmirrorError
 from sparkmirror.system.cache_directory import cache_directory
 
-_LOOK_SECONDS = 0.5
+_POLL_SECONDS = 0.5
 _FAILED = 1
 
 
 class _Root(TyperGroup):
-    """The one place where an error of ours becomes a sentence and an exit code."""
+    """Turns errors into one line and an exit code."""
 
     def invoke(self, ctx: typer.Context) -> object:  # type: ignore[override] # click's own type
         try:
@@ -52,7 +52,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
-    help="Real Kafka clusters on this machine: start, stop and look into them.",
+    help="Start, stop and inspect Kafka clusters on this machine.",
     epilog="Examples:  sparkmirror local up  |  sparkmirror local up --clusters a,b --brokers 3 "
     "--detach  |  sparkmirror local topics source  |  sparkmirror local down",
 )
@@ -81,7 +81,7 @@ def fetch(
         bool, typer.Option("--connect", help="Also Kafka Connect and Java's MirrorMaker 2.")
     ] = False,
 ) -> None:
-    """Make sure that Kafka's jars are in the cache."""
+    """Download Kafka's jars into the cache, unless they are there."""
     for version in kafka or [DEFAULT_KAFKA]:
         for jar_set in JarSet if connect else [JarSet.BROKER]:
             jars = kafka_classpath(version, jar_set)
@@ -96,10 +96,10 @@ def fetch(
 def up(
     *,
     clusters: Annotated[
-        str, typer.Option(metavar="NAMES", help="Names, with commas between.")
+        str, typer.Option(metavar="NAMES", help="Cluster names, separated by commas.")
     ] = "source,target",
     brokers: Annotated[
-        int, typer.Option(min=1, max=MOST_BROKERS, help="Brokers of each cluster.")
+        int, typer.Option(min=1, max=MAX_BROKERS, help="Brokers of each cluster.")
     ] = 1,
     port: Annotated[
         int | None,
@@ -110,14 +110,14 @@ def up(
         ),
     ] = None,
     kafka: Annotated[
-        str, typer.Option(metavar="VERSION", help=f"Tried: {', '.join(TESTED_KAFKA)}.")
+        str, typer.Option(metavar="VERSION", help=f"Tested: {', '.join(TESTED_KAFKA)}.")
     ] = DEFAULT_KAFKA,
     data: _Data = None,
     detach: Annotated[
-        bool, typer.Option("--detach", help="Leave them running; `down` stops them.")
+        bool, typer.Option("--detach", help="Keep them running; `down` stops them.")
     ] = False,
 ) -> None:
-    """Start clusters; without --detach they run until Ctrl-C."""
+    """Start clusters. Without --detach they run until Ctrl-C."""
     fleet = _fleet(data)
     names = [name.strip() for name in clusters.split(",")]
     with _interruptible():
@@ -127,16 +127,16 @@ def up(
         entries = [fleet.find(name) for name in names]
         _show(entries)
         if detach:
-            typer.echo("Left running; `sparkmirror local down` stops them.", err=True)
+            typer.echo("Running; stop with `sparkmirror local down`.", err=True)
             return
         try:
-            typer.echo("Running; Ctrl-C stops them.", err=True)
+            typer.echo("Running; stop with Ctrl-C.", err=True)
             _watch(started)
         finally:
             typer.echo("Stopping.", err=True)
             for cluster in started:
                 cluster.stop()
-            fleet.forget(entries)
+            fleet.remove(entries)
 
 
 @app.command(epilog="Examples:  sparkmirror local down  |  sparkmirror local down source")
@@ -147,9 +147,9 @@ def down(
     *,
     data: _Data = None,
 ) -> None:
-    """Stop clusters; their data and logs stay."""
+    """Stop clusters; keep their data and logs."""
     stopped = _fleet(data).stop(names or None)
-    typer.echo(f"Stopped {', '.join(stopped)}." if stopped else "No local cluster runs.")
+    typer.echo(f"Stopped {', '.join(stopped)}." if stopped else "No local cluster is running.")
 
 
 @app.command(epilog="Example:  sparkmirror local status --json")
@@ -165,7 +165,7 @@ def status(
     elif entries:
         _show(entries)
     else:
-        typer.echo("No local cluster runs.")
+        typer.echo("No local cluster is running.")
 
 
 @app.command(epilog="Examples:  sparkmirror local topics source  |  ... topics localhost:9092")
@@ -198,16 +198,16 @@ def produce(
     topic: _Topic,
     *,
     records: Annotated[
-        int | None, typer.Option(min=1, help="Send so many random records instead.")
+        int | None, typer.Option(min=1, help="Send this many random records instead.")
     ] = None,
     size: Annotated[int, typer.Option(min=1, help="Bytes of each random record.")] = 100,
     partitions: Annotated[
-        int, typer.Option(min=1, help="Partitions of the topic, if it has to be created.")
+        int, typer.Option(min=1, help="Partitions, if the topic is created.")
     ] = 1,
     keys: _Keys = False,
     data: _Data = None,
 ) -> None:
-    """Send one record for each line of standard input; a topic that is missing is created."""
+    """Send one record per line of standard input; creates a missing topic."""
     tools = _tools(cluster, data)
     if not tools.has_topic(topic):
         tools.create_topic(topic, partitions=partitions)
@@ -217,7 +217,7 @@ def produce(
         typer.echo(f"{summary.records} records, {summary.records_per_second:.0f} records/s")
         return
     if sys.stdin.isatty():
-        typer.echo("One record a line; Ctrl-D ends.", err=True)
+        typer.echo("One record per line; end with Ctrl-D.", err=True)
     _attach(lambda: tools.run_attached(CONSOLE_PRODUCER, *produce_arguments(topic, keyed=keys)))
 
 
@@ -227,18 +227,20 @@ def consume(
     topic: _Topic,
     *,
     from_beginning: Annotated[
-        bool, typer.Option("--from-beginning", help="All records, not only new ones.")
+        bool, typer.Option("--from-beginning", help="From the first record, not only new ones.")
     ] = False,
-    most: Annotated[
-        int | None, typer.Option("--max", min=1, help="Stop after so many records.")
+    max_records: Annotated[
+        int | None, typer.Option("--max", min=1, help="Stop after this many records.")
     ] = None,
     keys: _Keys = False,
     data: _Data = None,
 ) -> None:
-    """Print records, one a line, until Ctrl-C."""
+    """Print records, one per line, until Ctrl-C."""
     tools = _tools(cluster, data)
     tools.require_topic(topic)
-    arguments = consume_arguments(topic, from_beginning=from_beginning, records=most, keys=keys)
+    arguments = consume_arguments(
+        topic, from_beginning=from_beginning, records=max_records, keys=keys
+    )
     _attach(lambda: tools.run_attached(CONSOLE_CONSUMER, *arguments))
 
 
@@ -252,33 +254,33 @@ def _tools(cluster: str, data: Path | None) -> KafkaTools:
     entry = _fleet(data).find(cluster)
     if not entry.alive:
         raise SetupError(
-            f"The local cluster {cluster} has stopped.",
+            f"The local cluster {cluster} is not running.",
             remedy=f"Start it with `sparkmirror local up --clusters {cluster}`.",
         )
     return KafkaTools(entry.bootstrap_servers, name=cluster)
 
 
 def _watch(clusters: list[LocalCluster]) -> None:
-    """Return on Ctrl-C or once somebody (`down`) has stopped all brokers; report failures."""
+    """Return on Ctrl-C, or when `down` has stopped all brokers. Reports brokers that crash."""
     running = [broker for cluster in clusters for broker in cluster.brokers]
     failed = False
     try:
         while running:
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
             for broker in [broker for broker in running if not broker.running]:
                 running.remove(broker)
                 if not broker.exited_cleanly:
                     failed = True
-                    typer.echo(str(broker.error("ended by itself")), err=True)
+                    typer.echo(str(broker.error("exited unexpectedly")), err=True)
     except KeyboardInterrupt:
         return
     if failed:
-        raise SetupError("No broker is left.", remedy="The logs above say why.")
+        raise SetupError("No broker is running any more.", remedy="See the logs above.")
 
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """SIGTERM does what Ctrl-C does, so that brokers are stopped whoever ends us."""
+    """Handle SIGTERM like Ctrl-C, so that brokers are stopped."""
     before = {}
     for number in (signal.SIGINT, signal.SIGTERM):
         before[number] = signal.signal(number, signal.default_int_handler)
@@ -294,7 +296,7 @@ def _attach(run: Callable[[], None]) -> None:
         try:
             run()
         except KeyboardInterrupt:
-            # Ctrl-C is how one leaves these commands.
+            # Ctrl-C is the way to end these commands.
             return
 
 
@@ -332,7 +334,6 @@ def _show(entries: list[ClusterEntry]) -> None:
 
 
 def main() -> None:
-    """Run this part of the command alone."""
     app(prog_name="sparkmirror local")
 
 

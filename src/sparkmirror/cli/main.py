@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`sparkmirror` and its commands."""
+"""The `sparkmirror` command line."""
 
 from __future__ import annotations
 
@@ -56,17 +56,17 @@ def run(
         typer.Option(help="Run only flows into these clusters (repeat the option)."),
     ] = None,
     once: Annotated[
-        bool, typer.Option("--once", help="Copy up to the present end of every topic, then exit.")
+        bool, typer.Option("--once", help="Copy up to the current end of every topic, then exit.")
     ] = False,
     master: Annotated[
         str | None, typer.Option(help="Spark master; default: local, sized for the flows.")
     ] = None,
 ) -> None:
-    """Replicate what the file says until Ctrl-C.
+    """Replicate the flows of a file until Ctrl-C.
 
-    A file that changes meanwhile is taken up: flows that differ are restarted, the others are not
-    touched, and a file that is wrong is refused. SIGHUP makes a service read it again; it stops a
-    command that was started at a terminal without nohup.
+    Reloads the file when it changes: restarts the flows that differ, leaves the others running,
+    and rejects an invalid file. SIGHUP reloads the file of a service; it stops a command that was
+    started at a terminal without nohup.
     """
     from sparkmirror.cli.run import run_file  # noqa: PLC0415 - other commands start without it
 
@@ -84,10 +84,10 @@ def worker(
         str | None, typer.Option(help="Spark master; default: local, sized for the connectors.")
     ] = None,
 ) -> None:
-    """Be a Kafka Connect worker for MM2's connectors until Ctrl-C.
+    """Run a Kafka Connect worker for the MM2 connectors until Ctrl-C.
 
-    Connectors come over the REST API (`sparkmirror deploy`, curl, kafka-ui); workers with the same
-    group.id share them.
+    Connectors are created over the REST API (`sparkmirror deploy`, curl, kafka-ui). Workers with
+    the same group.id share them.
     """
     from sparkmirror.cli.worker import run_worker  # noqa: PLC0415 - other commands do without it
 
@@ -100,12 +100,12 @@ def worker(
 )
 def demo(
     *,
-    duration: Annotated[float, typer.Option(min=1, help="Seconds of made-up orders.")] = 60,
+    duration: Annotated[float, typer.Option(min=1, help="Seconds of sample orders.")] = 60,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Leave the clusters running afterwards.")
+        bool, typer.Option("--keep", help="Keep the clusters running afterwards.")
     ] = False,
 ) -> None:
-    """Watch made-up orders flow between two real Kafka clusters on this machine."""
+    """Replicate sample orders between two Kafka clusters on this machine."""
     from sparkmirror.cli.demo import demo as show  # noqa: PLC0415 - as above
 
     raise typer.Exit(show(duration=duration, keep=keep))
@@ -126,11 +126,9 @@ def plan(
     out: Annotated[
         Path | None, typer.Option("--out", help="Write the plan to this file, for `apply`.")
     ] = None,
-    rate: Annotated[
-        str, typer.Option(help="Estimate how long copying takes at this rate.")
-    ] = "50MB/s",
+    rate: Annotated[str, typer.Option(help="Rate for the estimated copy duration.")] = "50MB/s",
 ) -> None:
-    """Print what a run would create, change, remove, move and copy; touches nothing."""
+    """Print what a run would create, change, remove, move and copy; changes nothing."""
     from sparkmirror.cli.plan import plan_flows  # noqa: PLC0415 - as above
 
     raise typer.Exit(plan_flows(file, flow=flow, as_json=as_json, out=out, rate=rate))
@@ -145,11 +143,11 @@ def apply(
     *,
     file: Annotated[
         Path | None,
-        typer.Option(help="The properties file, if it is not where it was when planning."),
+        typer.Option(help="The properties file, if it has moved since planning."),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Carry out a plan exactly; refused (exit code 3) if either side has changed since."""
+    """Carry out a plan exactly; exit 3 without changes if either cluster has changed since."""
     from sparkmirror.cli.apply import apply_file  # noqa: PLC0415 - as above
 
     raise typer.Exit(apply_file(plan_json, file=file, yes=yes))
@@ -170,12 +168,12 @@ connect_commands.add_connect_commands(app)
 
 
 def _expand_clusters_option(arguments: list[str]) -> list[str]:
-    """MM2's spelling `--clusters a b` (after the file) as the option repeated."""
+    """Turn MM2's `--clusters a b` (after the file) into a repeated option."""
     if "--clusters" not in arguments:
         return arguments
     at = arguments.index("--clusters")
     if len([word for word in arguments[:at] if not word.startswith("-")]) < 2:  # noqa: PLR2004
-        return arguments  # the file is still to come: the next word alone is the cluster
+        return arguments  # the file is still to come: only the next word is a cluster
     spelled: list[str] = []
     rest = iter(arguments[at + 1 :])
     for word in rest:
@@ -186,7 +184,6 @@ def _expand_clusters_option(arguments: list[str]) -> list[str]:
 
 
 def main() -> None:
-    """The console script."""
     app(args=_expand_clusters_option(sys.argv[1:]))
 
 

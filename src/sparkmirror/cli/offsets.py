@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`sparkmirror offsets`: where a record of the source lies on the target, and the other way."""
+"""`sparkmirror offsets`: translate offsets between source and target."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from sparkmirror.offsets.map_topic import MapTopic
 from sparkmirror.policy.loading import load_policy
 from sparkmirror.policy.sparkmirror_topics import offset_map_topic
 
-_HEADINGS = ("flow", "topic", "chunks", "from", "to", "on the target from", "to")
+_HEADINGS = ("flow", "topic", "chunks", "from", "to", "target from", "to")
 
 app = typer.Typer(
     cls=DefaultCommandGroup,
     no_args_is_help=True,
-    help="Where a record of the source lies on the target, and the other way round.",
+    help="Translate offsets between source and target; show what the offset map covers.",
 )
 
 
@@ -42,14 +42,14 @@ app = typer.Typer(
 def translate(
     file: File,
     *,
-    topic: Annotated[str, typer.Option("--topic", help="The topic, as the source names it.")],
+    topic: Annotated[str, typer.Option("--topic", help="The topic's name on the source.")],
     partition: Annotated[int, typer.Option("--partition", min=0, help="Its partition.")] = 0,
     offset: Annotated[int, typer.Option("--offset", min=0, help="The offset to translate.")],
     flow: FlowOption = None,
-    back: Annotated[bool, typer.Option("--back", help="The offset is one of the target.")] = False,
+    back: Annotated[bool, typer.Option("--back", help="The offset is one on the target.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print the offset of the same record on the other side; exit 1 if nothing was mirrored."""
+    """Print the offset of the same record on the other cluster; exit 1 if nothing was mirrored."""
     tp = TopicPartition(topic, partition)
     try:
         settings = select_one_flow(MirrorConfig.load(file), flow)
@@ -60,7 +60,7 @@ def translate(
         raise typer.Exit(1) from error
     if found is None:
         print_error(
-            f"{settings.flow}: no record of {tp} has been mirrored, as far as the map knows"
+            f"{settings.flow}: the offset map has no record of {tp}; nothing was mirrored yet"
         )
         raise typer.Exit(1)
     if as_json:
@@ -82,7 +82,7 @@ def show(
     flow: FlowOption = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print how far the offset map of every topic partition reaches."""
+    """Print the offset range that the map covers for every topic partition."""
     rows: list[tuple[str, TopicPartition, int, int, int, int, int]] = []
     try:
         for settings in select_flows(MirrorConfig.load(file), flow):

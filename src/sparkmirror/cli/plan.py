@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`sparkmirror plan FILE`: what a run would create, change and copy; touches nothing."""
+"""`sparkmirror plan FILE`: print what a run would create, change and copy; changes nothing."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ OK, FAILED = 0, 1
 
 
 def plan_flows(file: Path, *, flow: str | None, as_json: bool, out: Path | None, rate: str) -> int:
-    """Plan and print; the exit code."""
+    """Plan and print. Returns the exit code."""
     try:
         bytes_a_second = parse_rate(rate)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--rate") from error
     try:
-        settings = select_pairs(MirrorConfig.load(file), flow)
-        with progress_status() as say:
-            plans, unread = build_plans(settings, say)
+        settings = select_planned_flows(MirrorConfig.load(file), flow)
+        with progress_status() as on_progress:
+            plans, unread = build_plans(settings, on_progress)
     except ConfigError as error:
         print_error(str(error))
         return FAILED
@@ -43,8 +43,8 @@ def plan_flows(file: Path, *, flow: str | None, as_json: bool, out: Path | None,
         flows=tuple(plans),
         unread=tuple(unread),
     )
-    for pair, reason in unread:
-        print_error(f"{pair}: {reason}")
+    for failed, reason in unread:
+        print_error(f"{failed}: {reason}")
     _print(document, Console(), as_json=as_json)
     if out is not None:
         try:
@@ -52,28 +52,28 @@ def plan_flows(file: Path, *, flow: str | None, as_json: bool, out: Path | None,
         except PlanError as error:
             print_error(str(error))
             return FAILED
-        note = f"The plan is in {out}. Carry it out with: sparkmirror apply {out}"
+        note = f"Wrote the plan to {out}. Carry it out with: sparkmirror apply {out}"
         Console(stderr=True).print(note, markup=False, highlight=False, soft_wrap=True)
     return FAILED if unread else OK
 
 
-def select_pairs(config: MirrorConfig, flow: str | None) -> list[FlowSettings]:
-    """All pairs of a file that would run, also those that only emit heartbeats; or one of them."""
+def select_planned_flows(config: MirrorConfig, flow: str | None) -> list[FlowSettings]:
+    """Return all flows of a file, also those that only emit heartbeats, or only `flow`."""
     config.validate()
-    pairs = [config.flow_settings(pair) for pair in config.flows()]
+    flows = [config.flow_settings(one) for one in config.flows()]
     if flow is None:
-        return pairs
-    wanted = flow.replace(" ", "")
-    chosen = [one for one in pairs if str(one.flow) == wanted]
+        return flows
+    name = flow.replace(" ", "")
+    chosen = [one for one in flows if str(one.flow) == name]
     if not chosen:
-        names = ", ".join(str(one.flow) for one in pairs)
-        raise ConfigError(f"--flow {flow}: {config.name} runs no such flow, but {names}.")
+        names = ", ".join(str(one.flow) for one in flows)
+        raise ConfigError(f"--flow {flow}: {config.name} has no such flow. It has: {names}.")
     return chosen
 
 
 @contextmanager
 def progress_status() -> Iterator[Callable[[str], None]]:
-    """Says on a terminal what is being read: thousands of topics take some seconds."""
+    """Show what is being read, on a terminal: thousands of topics take some seconds."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda _: None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans for people: tables on a terminal, lines elsewhere; what takes something away comes last."""
+"""Formats plans: tables on a terminal, lines elsewhere. Destructive actions come last."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def plain_lines(document: PlanDocument) -> Iterator[str]:
-    """One line for each action, notice and big topic, with tabs; then the sum."""
+    """Yield one tab-separated line per action, notice and large topic; then the summary."""
     for plan in document.flows:
         yield from ("\t".join((str(plan.flow), *row)) for row in _rows(plan))
         yield from (f"{plan.flow}\tnotice\t{sentence}" for sentence in plan.notices)
@@ -34,7 +34,6 @@ def plain_lines(document: PlanDocument) -> Iterator[str]:
 
 
 def print_tables(document: PlanDocument, console: Console) -> None:
-    """The same with colours."""
     for plan in document.flows:
         print_actions(plan.flow, plan.actions, console)
         for sentence in plan.notices:
@@ -60,29 +59,27 @@ def print_tables(document: PlanDocument, console: Console) -> None:
 
 
 def print_actions(flow: Flow, actions: Sequence[Action], console: Console) -> None:
-    """A table of what is added or changed, and one in red of what is taken away."""
-    for takes_away, title, style in ((False, "to do", ""), (True, "to take away", "red")):
-        some = [action for action in actions if is_destructive(action) is takes_away]
-        if not some:
+    """Print a table of additions and changes, and a red one of destructive actions."""
+    for destructive, title, style in ((False, "to do", ""), (True, "to remove", "red")):
+        chosen = [action for action in actions if is_destructive(action) is destructive]
+        if not chosen:
             continue
         table = _table(f"{flow}: {title}", style=f"bold {style}".strip())
-        for action in some:
+        for action in chosen:
             table.add_row(*map(escape, describe_action(action, flow)), style=style)
         console.print(table)
 
 
-def mismatch_line(flow: Flow, misfit: ChangedAction) -> str:
-    """Why an action cannot be carried out as it was planned."""
-    planned = describe_action(misfit.action, flow)
-    if misfit.replacement is None:
-        return f"{flow}: {planned}; this is not to be done any more"
-    return (
-        f"{flow}: {planned}; now it would be: {describe_action(misfit.replacement, flow).details}"
-    )
+def mismatch_line(flow: Flow, changed: ChangedAction) -> str:
+    """Explain why a planned action is outdated."""
+    planned = describe_action(changed.action, flow)
+    if changed.replacement is None:
+        return f"{flow}: {planned}; no longer needed"
+    return f"{flow}: {planned}; now: {describe_action(changed.replacement, flow).details}"
 
 
 def summary_line(plans: Sequence[FlowPlan], rate: float) -> str:
-    """All flows in a sentence."""
+    """Summarize all flows in one sentence."""
     actions = [action for plan in plans for action in plan.actions]
     forecasts = [plan.forecast for plan in plans if plan.forecast is not None]
     records, size = sum(f.records for f in forecasts), sum_known(f.bytes for f in forecasts)
@@ -105,9 +102,9 @@ def summary_line(plans: Sequence[FlowPlan], rate: float) -> str:
 
 
 def _rows(plan: FlowPlan) -> Iterator[tuple[str, str, str]]:
-    for takes_away in (False, True):
+    for destructive in (False, True):
         for action in plan.actions:
-            if is_destructive(action) is takes_away:
+            if is_destructive(action) is destructive:
                 yield describe_action(action, plan.flow)
 
 

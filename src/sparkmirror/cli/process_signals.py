@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ctrl-C, SIGTERM and SIGHUP as something to wait for.
+"""Turns SIGINT, SIGTERM and SIGHUP into something to wait for.
 
-A signal handler runs in the middle of whatever the main thread does, so it must not touch a lock
-that the main thread may hold; threading.Event has one. A byte in a pipe has none.
+A signal handler interrupts the main thread anywhere, so it must not use a lock that the main
+thread may hold. threading.Event has such a lock; a byte written to a pipe needs none.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ import signal
 class ProcessSignals:
     """Handles the stop and reload signals; a requested stop stays requested.
 
-    What SIGHUP means is decided here, once. A process that starts with a controlling terminal and
-    without nohup stops, because the terminal is gone. Any other process with files to reload
-    (`reloads`) reads them again. Without such files, nohup ignores the signal; otherwise it stops
-    the process. The handler would ask too late: /dev/tty can still be opened for a moment after
-    the terminal has been closed.
+    What SIGHUP means is decided once, at start. With a controlling terminal and without nohup it
+    stops the process, because the terminal is gone. Otherwise it reloads files, if the command has
+    any (`reloads`). Without such files nohup ignores it; else it stops the process. The handler
+    cannot decide: /dev/tty can still be opened for a moment after the terminal was closed.
     """
 
     def __init__(self, *, reloads: bool = False) -> None:
@@ -40,12 +39,12 @@ class ProcessSignals:
         _write(self._reload_writer)
 
     def wait(self, seconds: float) -> bool:
-        """Wait that long for a stop; whether one is requested. A reload request ends the wait."""
+        """Wait for a stop. Returns whether one is requested; a reload request ends the wait."""
         select.select([self._stop, self._reload], [], [], seconds)
         return bool(select.select([self._stop], [], [], 0)[0])
 
     def consume_reload_request(self) -> bool:
-        """Whether a reload was requested since the last call."""
+        """Return whether a reload was requested since the last call."""
         is_requested = False
         while select.select([self._reload], [], [], 0)[0]:
             is_requested = bool(os.read(self._reload, 4096))
@@ -66,7 +65,6 @@ def _write(writer: int) -> None:
 
 
 def _has_terminal() -> bool:
-    """Whether this process has a controlling terminal."""
     try:
         os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
     except OSError:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -37,6 +38,7 @@ _COLOURS = {
     FlowState.STOPPED: "dim",
 }
 _WAITING = (FlowState.RETRYING, FlowState.FAILED)  # their reason is a trouble
+_NUMBER = re.compile(r"(?<=\s)\d[\d,.]*")  # a trouble whose figures change is not logged again
 _log = logging.getLogger("sparkmirror.run")
 
 
@@ -212,12 +214,13 @@ class LineView:
                 level = logging.WARNING if one.state in _WAITING else logging.INFO
                 _log.log(level, f"{one.flow}: {one.state.value} {one.reason}".rstrip())
             before = self._troubles.get(one.flow, set())
-            for trouble in one.problems:
-                if trouble not in before:
+            now = {_NUMBER.sub("", trouble): trouble for trouble in one.problems}
+            for key, trouble in now.items():
+                if key not in before:
                     _log.warning(f"{one.flow}: {trouble}")
-            if before and not one.problems:
+            if before and not now:
                 _log.info(f"{one.flow}: all troubles are over")
-            self._troubles[one.flow] = set(one.problems)
+            self._troubles[one.flow] = set(now)
         if time.monotonic() >= self._next_line:
             self._next_line = time.monotonic() + _LINE_SECONDS
             for one in flows:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For users' own programs: what mirroring has done to a cluster, asked without Spark.
+"""Client library for users' programs: what was mirrored to a cluster. Needs no Spark.
 
     from sparkmirror.client import MirrorClient
 
@@ -7,7 +7,7 @@
         offsets = client.remote_consumer_offsets("orders-app", "primary")
         record = client.translate("orders", 3, 1200)
 
-This is the one package whose names are meant to be imported from its root.
+This is the only package whose names are imported from its root.
 """
 
 from sparkmirror.client.checkpoints import OffsetAndMetadata

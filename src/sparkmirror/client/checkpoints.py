@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the records of a checkpoints topic to the offsets at which groups may go on.
+"""Turns the records of a checkpoints topic into offsets of consumer groups.
 
-Of each group and partition the last checkpoint counts. A record without a value deletes; one that
-cannot be read is passed over and counted; one of a newer version ends the reading, because what
-it says would be missing from the answer.
+The last checkpoint of each group and partition counts. A record without a value is a deletion. A
+malformed record is skipped and counted. A record of a newer version raises an error, because the
+result would be incomplete.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sparkmirror.model import TopicPartition
 
 
 class OffsetAndMetadata(NamedTuple):
-    """What a group commits: the offset of the next record it wants, and a text of its own."""
+    """A committed offset: the next record to read, and the group's metadata."""
 
     offset: int
     metadata: str = ""
@@ -30,15 +30,14 @@ GroupOffsets = dict[str, dict[TopicPartition, OffsetAndMetadata]]
 
 @dataclass(slots=True)
 class LatestCheckpoints:
-    """The offsets of the wanted groups, taken record by record; counts what it could not read."""
+    """The offsets of the selected groups; counts malformed records."""
 
-    wanted: str | re.Pattern[str]  # one group, or all whose whole name matches
+    groups: str | re.Pattern[str]  # one group, or all whose whole name matches
     offsets: GroupOffsets = field(default_factory=dict)
     malformed: int = 0
     first_malformed: str = ""  # where, and what was wrong with it
 
     def add(self, record: LogRecord) -> None:
-        """Take the next record of the topic."""
         try:
             self._apply(record)
         except UnknownVersionError:
@@ -57,7 +56,7 @@ class LatestCheckpoints:
         checkpoint = Checkpoint.from_record(record.key, record.value)
         if checkpoint.downstream_offset < 0:
             raise WireError(f"A checkpoint has the offset {checkpoint.downstream_offset}.")
-        if self._is_wanted(group):
+        if self._is_selected(group):
             self.offsets.setdefault(group, {})[topic_partition] = OffsetAndMetadata(
                 checkpoint.downstream_offset, checkpoint.metadata
             )
@@ -68,19 +67,19 @@ class LatestCheckpoints:
         if not known:
             self.offsets.pop(group, None)
 
-    def _is_wanted(self, group: str) -> bool:
-        if isinstance(self.wanted, str):
-            return group == self.wanted
-        return self.wanted.fullmatch(group) is not None
+    def _is_selected(self, group: str) -> bool:
+        if isinstance(self.groups, str):
+            return group == self.groups
+        return self.groups.fullmatch(group) is not None
 
 
 def parse_group_argument(group_or_pattern: object) -> str | re.Pattern[str]:
-    """The argument by which a program names groups; ArgumentError if it names none."""
+    """Validate the argument that selects groups. Raises ArgumentError."""
     if isinstance(group_or_pattern, str):
         return group_or_pattern
     if isinstance(group_or_pattern, re.Pattern) and isinstance(group_or_pattern.pattern, str):
         return group_or_pattern
     raise ArgumentError(
-        f"group_or_pattern must be a group's name or a pattern made by re.compile, "
+        f"group_or_pattern must be a group name or a pattern made by re.compile, "
         f"not {group_or_pattern!r}."
     )

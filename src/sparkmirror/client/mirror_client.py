@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers about one cluster that mirroring flows into: who is upstream, where groups may go on.
+"""Queries about one cluster that is a mirroring target: upstream clusters, group offsets.
 
-What Java's MirrorClient answers, from the same topics. A `MirrorClient` belongs to one thread.
+Provides what Java's MirrorClient provides, from the same topics. Not thread-safe.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _CHECKPOINTS_PARTITION = 0
 
 
 class MirrorClient(Closable):
-    """Connects at the first question; a context manager that closes what it opened.
+    """Connects on first use; a context manager that closes its connections.
 
     `properties` are those of Java's MirrorClientConfig: `bootstrap.servers`, the replication
-    policy's keys, security keys, `admin.` and `consumer.` in front of those for one client only.
+    policy's keys, security keys; prefix `admin.` or `consumer.` for one client only.
     Every error is a `SparkmirrorError` that names the cluster.
     """
 
@@ -54,38 +54,38 @@ class MirrorClient(Closable):
 
     @classmethod
     def from_file(cls, path: str | Path, alias: str) -> Self:
-        """A client for one cluster of an MM2 properties file."""
+        """Create a client for one cluster of an MM2 properties file."""
         _require_text("path", str(path or ""))
         _require_text("alias", alias)
         return cls(MirrorConfig.load(Path(path)).client_settings(alias))
 
     def close(self) -> None:
-        """Closes the connections; a later question would open them again."""
+        """Close the connections. Later calls open them again."""
         self._admin.close()
 
     @property
     def replication_policy(self) -> ReplicationPolicy:
-        """The policy that tells by a topic's name where it came from."""
+        """The policy that derives a topic's source from its name."""
         return self._policy
 
     def heartbeat_topics(self) -> set[str]:
-        """The topics that hold heartbeats, this cluster's own and mirrored ones."""
+        """Return the heartbeats topics, the cluster's own and mirrored ones."""
         return topic_names.heartbeat_topics(self._policy, self._topics())
 
     def checkpoint_topics(self) -> set[str]:
-        """The topics that hold checkpoints."""
+        """Return the checkpoints topics."""
         return topic_names.checkpoint_topics(self._policy, self._topics())
 
     def upstream_clusters(self) -> set[str]:
-        """All clusters whose heartbeats arrive here, however many hops away."""
+        """Return all clusters whose heartbeats arrive here, over any number of hops."""
         return topic_names.upstream_clusters(self._policy, self._topics())
 
     def remote_topics(self, source: str | None = None) -> set[str]:
-        """The topics that were mirrored to here, from `source` in one hop if it is given."""
+        """Return the remote topics; with `source` only those mirrored from it in one hop."""
         return topic_names.remote_topics(self._policy, self._topics(), source)
 
     def replication_hops(self, alias: str) -> int:
-        """The number of hops of the shortest way from a cluster to here; -1 if there is none."""
+        """Return the number of hops of the shortest path from a cluster; -1 if there is none."""
         _require_text("alias", alias)
         return topic_names.replication_hops(self._policy, self._topics(), alias)
 
@@ -95,12 +95,12 @@ class MirrorClient(Closable):
         remote_alias: str,
         timeout_seconds: float = 60.0,
     ) -> GroupOffsets:
-        """Where groups of cluster `remote_alias` may go on here, by group and partition.
+        """Return translated offsets of groups of cluster `remote_alias`, by group and partition.
 
-        A text is one group's name; a compiled pattern must match a name as a whole. Groups that
-        have no checkpoint are not in the answer. Checkpoints are read as Java reads them, those
-        of open transactions included; unlike Java's the answer is complete, or
-        `UnreachableError` if that takes longer than `timeout_seconds`.
+        A string is one group's name; a compiled pattern must match the whole name. Groups without a
+        checkpoint are missing from the result. As in Java, checkpoints of open transactions count.
+        Unlike Java's, the result is complete; raises `UnreachableError` if that takes longer than
+        `timeout_seconds`.
         """
         _require_text("remote_alias", remote_alias)
         _require_seconds("timeout_seconds", timeout_seconds)
@@ -115,8 +115,8 @@ class MirrorClient(Closable):
                     raise self._too_slow(topic, timeout_seconds)
         if found.malformed:
             log.warning(
-                f"Topic '{topic}' of cluster '{self._consumer.alias}' holds {found.malformed} "
-                f"records that are no checkpoints; they were passed over. The first one is "
+                f"Skipped {found.malformed} records in topic '{topic}' of cluster "
+                f"'{self._consumer.alias}' that are not checkpoints; the first one "
                 f"{found.first_malformed}"
             )
         return found.offsets
@@ -124,11 +124,12 @@ class MirrorClient(Closable):
     def translate(
         self, topic: str, partition: int, offset: int, remote_alias: str | None = None
     ) -> Translation | None:
-        """Where a record of a cluster upstream lies here: for any offset, not only committed ones.
+        """Translate any offset of an upstream cluster to this cluster.
 
-        `topic` is the upstream cluster's name for it. Its `fit` says how good the answer is: exact,
-        before (the copy began later), after (not copied yet), near. None if nothing of the topic
-        partition was mirrored. `remote_alias` may be left out if one cluster only is mirrored here.
+        `topic` is the name on the upstream cluster. `fit` of the result tells how precise it is:
+        exact, before (copying started later), after (not copied yet), near. Returns None if nothing
+        of the topic partition was mirrored. `remote_alias` is optional if only one cluster is
+        mirrored here.
         """
         return self._map(remote_alias).to_target(
             _topic_partition(topic, partition), _offset(offset)
@@ -137,13 +138,13 @@ class MirrorClient(Closable):
     def translate_back(
         self, topic: str, partition: int, offset: int, remote_alias: str | None = None
     ) -> Translation | None:
-        """Where a record of a remote topic here lies upstream; `topic` is the name upstream."""
+        """Translate an offset of a remote topic back; `topic` is the name upstream."""
         return self._map(remote_alias).to_source(
             _topic_partition(topic, partition), _offset(offset)
         )
 
     def _map(self, remote_alias: str | None) -> MapTopic:
-        """The offset map, read as far as it goes now."""
+        """Return the offset map, refreshed."""
         topic = self._map_topic(remote_alias)
         if topic not in self._maps:
             self._maps[topic] = MapTopic(self._client, topic)
@@ -163,28 +164,28 @@ class MirrorClient(Closable):
         return found[0]
 
     def _topics(self) -> set[str]:
-        """All topics that we may see, without Kafka's own; one with a problem is there as well."""
-        answers = self._admin.topics()
-        named = {name for name, topic in answers.found.items() if not topic.is_internal}
-        return named | answers.failed.keys()
+        """All visible topics except Kafka's own, including those whose description failed."""
+        results = self._admin.topics()
+        named = {name for name, topic in results.found.items() if not topic.is_internal}
+        return named | results.failed.keys()
 
     def _too_slow(self, topic: str, timeout_seconds: float) -> UnreachableError:
         alias = self._consumer.alias
         return UnreachableError(
             f"Cluster '{alias}' did not deliver all of topic '{topic}' within "
-            f"{timeout_seconds:g} s. Allow more time, or check that its brokers are well.",
+            f"{timeout_seconds:g} s. Raise the timeout, or check the brokers.",
             cluster=alias,
         )
 
 
 def _require_text(name: str, value: object) -> None:
     if not isinstance(value, str) or not value:
-        raise ArgumentError(f"{name} must be a text that is not empty, and is {value!r}.")
+        raise ArgumentError(f"{name} must be a non-empty string, not {value!r}.")
 
 
 def _require_seconds(name: str, value: object) -> None:
     if not isinstance(value, int | float) or value < 0:
-        raise ArgumentError(f"{name} must be a number of seconds from 0 on, and is {value!r}.")
+        raise ArgumentError(f"{name} must be a number of seconds, 0 or more, not {value!r}.")
 
 
 def _topic_partition(topic: str, partition: int) -> TopicPartition:
@@ -194,5 +195,5 @@ def _topic_partition(topic: str, partition: int) -> TopicPartition:
 
 def _offset(number: int, name: str = "offset") -> int:
     if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-        raise ArgumentError(f"{name} must be a whole number, 0 or more, not {number!r}.")
+        raise ArgumentError(f"{name} must be an integer, 0 or more, not {number!r}.")
     return number

@@ -19,20 +19,16 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import Enum
 
 from sparkmirror.config.files.config_providers import ReferenceResolver
-from sparkmirror.config.files.config_reader import EffectiveValue
 from sparkmirror.config.files.layering import Origin
+from sparkmirror.config.files.notices import EffectiveValue
 from sparkmirror.config.flows.flow_settings import ParsedFlow
 from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.mirror_config import MirrorConfig
-from sparkmirror.config.settings import (
-    FlowSettings,
-    MetricsSettings,
-    PolicySettings,
-    ReplicationFactor,
-)
+from sparkmirror.config.settings import FlowSettings, MetricsSettings, ReplicationFactor
 from sparkmirror.config.worker_settings import GroupSettings, RunRestSettings
 from sparkmirror.model import Flow
 from sparkmirror.policy.loading import GROUP_FILTER_KEY, REPLICATION_POLICY_KEY, custom_class_keys
+from sparkmirror.policy.settings import PolicySettings
 
 _MANY_KEYS = 8
 _SIDES = ("source.", "target.")  # the clusters' own lines, known by their spelling there
@@ -163,6 +159,14 @@ def differing_parts(old: FlowSettings, new: FlowSettings) -> frozenset[FlowPart]
         FlowPart.HEARTBEATS: _comparable(old.heartbeat) != _comparable(new.heartbeat),
     }
     return frozenset(part for part, differs in found.items() if differs)
+
+
+def connector_identity(kind: ConnectorClass, settings: FlowSettings) -> object:
+    """What a connector of a run is built from; it need not restart while this is equal."""
+    if kind is ConnectorClass.HEARTBEAT:
+        return _heartbeats_alone(settings)
+    copying = _copying(settings)
+    return copying if kind is ConnectorClass.SOURCE else (copying, _checkpoints(settings))
 
 
 def _copying(settings: FlowSettings) -> object:

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The flat configuration of a connector on a Connect worker becomes the settings of a flow.
+"""Reads a connector's flat configuration, as Connect stores it, into the settings of a flow.
 
-References are resolved with the config providers that the worker's file declares. Records go where
-Connect's producer would send them: `producer.override.bootstrap.servers`, else the worker's
-`bootstrap.servers`.
-Positions and statuses stay in the worker's topics; but with exactly-once they commit together
-with the records and are kept in a topic of the same name on the target, as Connect does.
+References are resolved with the config providers of the worker's file. Records go to
+`producer.override.bootstrap.servers`, else to the worker's `bootstrap.servers`. Positions and
+statuses stay in the worker's topics. With exactly-once, positions commit together with the records
+and are kept in a topic of the same name on the target, as in Connect.
 """
 
 from __future__ import annotations
@@ -14,17 +13,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from sparkmirror.config.files.config_providers import ReferenceResolver
-from sparkmirror.config.files.config_reader import ConfigReport
+from sparkmirror.config.files.config_reader import SettingsAndReaders
 from sparkmirror.config.files.layering import (
     connect_worker_config,
     default_value,
     profile_names,
     rest_connector_config,
 )
-from sparkmirror.config.files.notices import Notice, NoticeLevel, notice_at_line, raise_errors
+from sparkmirror.config.files.notices import (
+    ConfigReport,
+    Notice,
+    NoticeLevel,
+    notice_at_line,
+    raise_errors,
+)
 from sparkmirror.config.files.properties import Property
 from sparkmirror.config.flows.client_settings import BootstrapKeys
-from sparkmirror.config.flows.flow_settings import FlowLayers, SettingsAndReaders, read_flow_layers
+from sparkmirror.config.flows.flow_settings import FlowLayers, read_flow_layers
 from sparkmirror.config.keys.connector_classes import (
     CONNECTOR_CLASS_KEYS,
     FILTER_KEYS,
@@ -32,14 +37,15 @@ from sparkmirror.config.keys.connector_classes import (
     resolve_class_name,
     unknown_class_message,
 )
-from sparkmirror.config.keys.table import CONNECTOR, HIDDEN, is_secret
+from sparkmirror.config.keys.secret_keys import is_secret
+from sparkmirror.config.keys.table import CONNECTOR
 from sparkmirror.config.rules.connector_rules import check_connector
 from sparkmirror.config.rules.flow_rules import check_profiles
 from sparkmirror.config.rules.key_placement import check_connector_key
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.config.worker_config import WorkerConfig
 from sparkmirror.errors import ConfigError
-from sparkmirror.model import Flow
+from sparkmirror.model import HIDDEN, Flow
 
 PLUGIN_VERSION = "4.3.1"  # whose definitions, formats and behaviour ours are
 

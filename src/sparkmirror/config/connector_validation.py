@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Validation of a connector's configuration, as Connect answers `PUT .../config/validate`.
+"""Validates a connector's configuration, as Connect answers `PUT .../config/validate`.
 
-Each key is parsed by itself, with Kafka's own words for what is wrong. What the reading of the
-whole configuration finds beyond that (`config/connector_config.py`) is added to the keys it is
-about, so that nothing is accepted here which could not be run.
+Each key is parsed alone, and errors have Kafka's own wording. Errors that only the whole
+configuration shows (`config/connector_config.py`) are added to the keys that they name, so that
+every accepted configuration can run.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from sparkmirror.config.connector_config import ConnectorTexts, read_connector
+from sparkmirror.config.connector_config import ConnectorTexts, ParsedConnector, read_connector
 from sparkmirror.config.files.config_providers import ReferenceResolver
-from sparkmirror.config.keys.config_def import ConfigKey, ConfigType, InvalidValueError, parse_value
+from sparkmirror.config.keys.config_def import ConfigKey
 from sparkmirror.config.keys.connector_classes import (
     CONNECTOR_CLASS_KEYS,
     GROUPS,
@@ -23,9 +23,11 @@ from sparkmirror.config.keys.connector_classes import (
     connect_default,
     definitions,
 )
-from sparkmirror.config.keys.table import HIDDEN, is_secret
+from sparkmirror.config.keys.secret_keys import is_secret
+from sparkmirror.config.keys.value_types import ConfigType, InvalidValueError, parse_value
 from sparkmirror.config.settings import ExactlyOnce
 from sparkmirror.config.worker_config import WorkerConfig
+from sparkmirror.model import HIDDEN
 
 _NULL = "Null value can not be supplied as the configuration value."
 _PLUGIN_VERSION = ".plugin.version"
@@ -76,9 +78,15 @@ class ConfigValidation:
         )
 
 
-def validate_connector(config: ConnectorTexts, worker: WorkerConfig) -> ConfigValidation:
-    """Look at every key; ConfigError only if the configuration names no class that we have."""
-    reading = read_connector(config, worker)
+def validate_connector(
+    config: ConnectorTexts, worker: WorkerConfig, parsed_connector: ParsedConnector | None = None
+) -> ConfigValidation:
+    """Check every key; ConfigError only if the configuration names no class that we have.
+
+    `parsed_connector` is what `read_connector` has returned for the configuration, if it was
+    called already.
+    """
+    reading = parsed_connector or read_connector(config, worker)
     parsed = {
         key.name: _parse(key, config, worker.resolver)
         for key in CONNECTOR_CLASS_KEYS[reading.kind].values()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The properties of a MirrorClient: a program's own, or those of one cluster of an MM2 file.
+"""The configuration of a MirrorClient: a program's own properties, or one cluster of an MM2 file.
 
-They are the keys that Java's MirrorClientConfig takes. Of those behind `admin.` and `consumer.`
-Java uses only what is about reaching the cluster; here whatever our connections know counts as
-well, such as `admin.request.timeout.ms`.
+The keys are those of Java's MirrorClientConfig. Behind `admin.` and `consumer.` Java reads only the
+keys that reach the cluster; here all keys of our connections count, such as
+`admin.request.timeout.ms`.
 """
 
 from __future__ import annotations
@@ -13,29 +13,38 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from sparkmirror.config.files.config_providers import ReferenceResolver, create_resolver
-from sparkmirror.config.files.config_reader import ConfigReader, ConfigReport
+from sparkmirror.config.files.config_reader import ConfigReader
 from sparkmirror.config.files.layering import (
     LayeredConfig,
     RawProperties,
     cluster_properties,
     with_prefix,
 )
-from sparkmirror.config.files.notices import Notice, NoticeLevel, raise_errors
+from sparkmirror.config.files.notices import (
+    ConfigReport,
+    Notice,
+    NoticeLevel,
+    error_notices,
+    raise_errors,
+)
 from sparkmirror.config.files.properties import Property
 from sparkmirror.config.flows.client_settings import read_connection_settings
 from sparkmirror.config.keys.security_keys import SECURITY_KEY_NAMES
 from sparkmirror.config.keys.table import CLIENT_ROLES, CONNECTOR, SECURITY, nearest_name
-from sparkmirror.config.settings import MirrorClientSettings, ReplicationPolicySettings
+from sparkmirror.config.settings import MirrorClientSettings
 from sparkmirror.errors import ArgumentError, ConfigError
 from sparkmirror.model import Secret
+from sparkmirror.policy.settings import ReplicationPolicySettings
 from sparkmirror.wire.settings import ConnectionSettings
 
 log = logging.getLogger(__name__)
 
-_CLASS = "replication.policy.class"
-_SEPARATOR = "replication.policy.separator"
-_INTERNAL_SEPARATOR = "replication.policy.internal.topic.separator.enabled"
-_OWN = (_CLASS, _SEPARATOR, _INTERNAL_SEPARATOR, "forwarding.admin.class")
+_OWN = (
+    "replication.policy.class",
+    "replication.policy.separator",
+    "replication.policy.internal.topic.separator.enabled",
+    "forwarding.admin.class",
+)
 _KNOWN = (*_OWN, *SECURITY, "source.cluster.alias", "config.providers")
 # Connector keys of an MM2 file that only look as if they belonged to a client.
 _NOT_CLIENT = {"consumer": "poll.timeout.ms", "admin": "timeout.ms"}
@@ -46,10 +55,7 @@ def read_client_properties(properties: Mapping[str, object]) -> MirrorClientSett
     """The settings in a program's own properties; ConfigError with every wrong value."""
     raw = _entries(properties)
     resolver, provider_errors = create_resolver(raw)
-    notices = [
-        Notice(NoticeLevel.ERROR, e.key or "", "", str(e).partition(": ")[2])
-        for e in provider_errors
-    ]
+    notices = [replace(one, where="") for one in error_notices(provider_errors)]
     values = with_prefix(raw, "")
     servers = values.get("bootstrap.servers")
     if servers is None or not servers.text.strip():
@@ -91,11 +97,7 @@ def _read(
     reader = ConfigReader("client", values, resolver, report)
     reader.read_all(CONNECTOR[name] for name in _OWN)
     naming = ReplicationPolicySettings(
-        replication_policy_class=reader.string(_CLASS),
-        separator=reader.string(_SEPARATOR),
-        internal_topic_separator_enabled=reader.boolean(_INTERNAL_SEPARATOR),
-        separator_is_explicit=reader.is_in_file(_SEPARATOR),
-        options=reader.resolve_all(),
+        **reader.filled(ReplicationPolicySettings), options=reader.resolve_all()
     )
     name = alias or reader.resolved_text("bootstrap.servers") or ""
     admin, consumer = (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An MM2 properties file as the rest of the program sees it: clusters, pairs, settings, remarks."""
+"""An MM2 properties file: its clusters, flows, settings and notices."""
 
 from __future__ import annotations
 
@@ -8,9 +8,17 @@ from functools import cached_property
 from pathlib import Path
 
 from sparkmirror.config.files.config_providers import create_resolver
-from sparkmirror.config.files.config_reader import ConfigReader, ConfigReport
+from sparkmirror.config.files.config_reader import ConfigReader
 from sparkmirror.config.files.layering import all_flows, connector_config, with_prefix
-from sparkmirror.config.files.notices import Notice, NoticeLevel, notice_at_line, raise_errors
+from sparkmirror.config.files.notices import (
+    ConfigReport,
+    Notice,
+    NoticeLevel,
+    error_notices,
+    notice_at_line,
+    raise_errors,
+    sorted_notices,
+)
 from sparkmirror.config.files.properties import (
     PropertiesFile,
     Property,
@@ -19,11 +27,11 @@ from sparkmirror.config.files.properties import (
     reject_swallowed_secrets,
 )
 from sparkmirror.config.files.spark_conf import displayed_spark_conf, read_spark_conf
-from sparkmirror.config.flows.flow_settings import ParsedFlow, parse_flow
-from sparkmirror.config.keys.config_def import InvalidValueError
+from sparkmirror.config.flows.flow_settings import ParsedFlow, parse_flow, read_metrics
 from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.keys.table import TOP_LEVEL
-from sparkmirror.config.keys.worker_keys import RUN_REST_KEYS
+from sparkmirror.config.keys.value_types import InvalidValueError
+from sparkmirror.config.keys.worker_keys import METRICS_KEYS, RUN_REST_KEYS
 from sparkmirror.config.mirror_client_config import read_client_of_cluster
 from sparkmirror.config.rest_settings import read_listeners, read_rest
 from sparkmirror.config.rules.file_rules import (
@@ -46,10 +54,7 @@ class MirrorConfig:
         reject_swallowed_secrets(file)
         self._raw = file.entries
         self.resolver, provider_errors = create_resolver(self._raw)
-        self._provider_notices = [
-            Notice(NoticeLevel.ERROR, e.key or "", e.where or "", str(e).partition(": ")[2])
-            for e in provider_errors
-        ]
+        self._provider_notices = error_notices(provider_errors)
         self._readings: dict[Flow, ParsedFlow] = {}
         self.clusters, self._cluster_notices = self._read_clusters()
 
@@ -59,9 +64,9 @@ class MirrorConfig:
         return cls(read_properties(path))
 
     @classmethod
-    def parse(cls, text: str, name: str = "mm2.properties") -> MirrorConfig:
+    def parse(cls, text: str) -> MirrorConfig:
         """The same from a text."""
-        return cls(parse_properties(text, name))
+        return cls(parse_properties(text, "mm2.properties"))
 
     @property
     def name(self) -> str:
@@ -102,9 +107,7 @@ class MirrorConfig:
                 f"{flows[0]}.enabled=true."
             )
             found.append(notice_at_line(NoticeLevel.WARNING, f"{flows[0]}.enabled", 0, message))
-        order = list(NoticeLevel)
-        unique = dict.fromkeys(found)
-        return sorted(unique, key=lambda n: (order.index(n.level), _line(n)))
+        return sorted_notices(found)
 
     def validate(self, targets: Collection[str] = ()) -> None:
         """Raise one ConfigError with every error sentence, if there is any."""
@@ -154,10 +157,11 @@ class MirrorConfig:
     @property
     def metrics(self) -> MetricsSettings | None:
         """Where figures are served; None: nowhere. ConfigError if a value is wrong."""
-        port = self._driver_value("metrics.port")
-        if not isinstance(port, int):
-            return None
-        return MetricsSettings(str(self._driver_value("metrics.host")), port)
+        report = ConfigReport()
+        reader = ConfigReader("metrics", with_prefix(self._raw, ""), self.resolver, report)
+        reader.read_all(METRICS_KEYS)
+        raise_errors(report.notices, self.name)
+        return read_metrics(reader)
 
     @property
     def rest(self) -> RunRestSettings | None:
@@ -231,14 +235,6 @@ class MirrorConfig:
         except LookupError:
             return entry.text  # the flow's own reading reports it
 
-    def _driver_value(self, key: str) -> object:
-        text = self._text(key)
-        try:
-            return TOP_LEVEL[key].default_value() if text is None else TOP_LEVEL[key].parse(text)
-        except InvalidValueError as error:
-            said = _rejection_text(error, self._raw[key])
-            raise ConfigError(f"{self.name}: {key} {said}.", key=key) from error
-
     def _is_enabled(self, flow: Flow) -> bool:
         return (self._text(f"{flow}.enabled") or "").lower() == "true"
 
@@ -255,10 +251,6 @@ def _rejection_text(error: InvalidValueError | LookupError, entry: Property) -> 
     if isinstance(error, InvalidValueError) and "${" in entry.text:
         return error.rule
     return str(error.args[0])
-
-
-def _line(found: Notice) -> int:
-    return int(found.where.removeprefix("line ") or 0)
 
 
 def _example(clusters: Collection[str]) -> str:

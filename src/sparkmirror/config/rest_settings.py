@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the REST API is served, of a worker's file as of a mirror's: addresses, TLS, who may use it.
+"""The settings of the REST server of a worker or a mirror: listeners, TLS, basic authentication.
 
-TLS is Connect's: `listeners.https.ssl.*`, and if there is no such key at all, the `ssl.*` keys that
-the file has for Kafka. It serves https listeners, and says whom to trust among other workers.
+TLS is configured by `listeners.https.ssl.*`, or by the file's `ssl.*` keys if there is none of
+these, as in Connect. It applies to https listeners and to requests to other workers.
 
-Who may use the REST API, from the files that Connect's BasicAuthSecurityRestExtension reads.
-
-A JAAS login file has a section KafkaConnect, whose PropertyFileLoginModule names a properties file
-with a line `user=password` for each user. Java people name the login file in KAFKA_OPTS; a key of
-our own may name it instead. Java lets everybody in if the properties file is empty; here it is
-wrong.
+Basic authentication reads the files of Connect's BasicAuthSecurityRestExtension. A JAAS login file
+has a section KafkaConnect, whose PropertyFileLoginModule names a properties file with a line
+`user=password` for each user. KAFKA_OPTS or a key of our own names the login file. An empty
+properties file is an error; Java lets everybody in.
 """
 
 from __future__ import annotations
@@ -19,9 +17,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from sparkmirror.config.files.config_providers import ReferenceResolver
-from sparkmirror.config.files.config_reader import ConfigReader, ConfigReport
+from sparkmirror.config.files.config_reader import ConfigReader
 from sparkmirror.config.files.layering import LayeredConfig
-from sparkmirror.config.files.notices import NoticeLevel
+from sparkmirror.config.files.notices import ConfigReport, NoticeLevel
 from sparkmirror.config.files.properties import read_properties
 from sparkmirror.config.keys.rest_keys import (
     CLIENT_AUTH_KEY,
@@ -76,12 +74,7 @@ def read_rest(
     return RestSettings(
         listeners=listeners,
         admin_listeners=admin_listeners,
-        advertised_host=strip_quotes(reader.string("rest.advertised.host.name")),
-        advertised_port=reader.optional_integer("rest.advertised.port"),
-        advertised_scheme=reader.string("rest.advertised.listener").lower(),
-        allow_origin=reader.string("access.control.allow.origin"),
-        allow_methods=reader.string("access.control.allow.methods"),
-        response_headers=reader.string("response.http.headers.config"),
+        **reader.filled(RestSettings),
         tls=tls,
         client_auth=client_auth,
         users=_read_users(reader, report, (*listeners, *(admin_listeners or ()))),
@@ -96,11 +89,6 @@ def read_listeners(reader: ConfigReader, name: str) -> tuple[RestListener, ...]:
         for one in found
         if one is not None
     )
-
-
-def strip_quotes(text: str) -> str:
-    """No host name has quotes; images that make files of environment variables leave them in."""
-    return text.strip("\"'")
 
 
 def https_tls_keys(values: LayeredConfig) -> LayeredConfig:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from sparkmirror.model import Flow
-from sparkmirror.policy.class_loading import ClassAllowlist
+from sparkmirror.policy.settings import PolicySettings, ReplicationPolicySettings
 from sparkmirror.wire.settings import ConnectionSettings
 
 
@@ -61,41 +61,6 @@ class TransactionSettings:
     def is_enabled(self) -> bool:
         """Whether tasks write in transactions."""
         return self.support is ExactlyOnce.ENABLED
-
-
-@dataclass(frozen=True, slots=True)
-class PolicySettings:
-    """Names and selection; `options` is the connector's full key map, for custom classes."""
-
-    replication_policy_class: str
-    separator: str
-    internal_topic_separator_enabled: bool
-    separator_is_explicit: bool
-    topic_filter_class: str
-    topics: tuple[str, ...]
-    topics_exclude: tuple[str, ...]
-    config_property_filter_class: str
-    config_properties_exclude: tuple[str, ...]
-    use_defaults_from: str
-    heartbeats_replication_enabled: bool
-    options: Mapping[str, str] = field(repr=False)  # may hold secrets: never printed
-    group_filter_class: str = "org.apache.kafka.connect.mirror.DefaultGroupFilter"
-    groups: tuple[str, ...] = (".*",)
-    groups_exclude: tuple[str, ...] = ()
-    config_properties_include: tuple[str, ...] = (".*",)
-    allowed_classes: ClassAllowlist | None = None  # None: whoever wrote this may name any
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicationPolicySettings:
-    """Names alone, for a program that asks about topics and copies none."""
-
-    replication_policy_class: str
-    separator: str
-    internal_topic_separator_enabled: bool
-    separator_is_explicit: bool
-    options: Mapping[str, str] = field(repr=False)  # may hold secrets: never printed
-    allowed_classes: ClassAllowlist | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +151,6 @@ class PipelineSettings:
     offset_flush_seconds: float  # B.offset.flush.interval.ms, ours by default
     epoch_seconds: float
     task_buffer_bytes: int  # a task never holds more payload than this
-    admin_timeout_seconds: float
     initial_offsets_group: str = ""  # whose positions new partitions begin at; empty: nobody's
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Connect worker's file (`connect-distributed.properties`) as the rest of the program sees it."""
+"""A Connect worker's file (`connect-distributed.properties`): its settings and notices."""
 
 from __future__ import annotations
 
@@ -7,14 +7,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sparkmirror.config.files.config_providers import ReferenceResolver, create_resolver
-from sparkmirror.config.files.config_reader import ConfigReader, ConfigReport
+from sparkmirror.config.files.config_reader import ConfigReader
 from sparkmirror.config.files.layering import (
     LayeredConfig,
     connect_worker_config,
     record_producer_config,
     with_prefix,
 )
-from sparkmirror.config.files.notices import Notice, NoticeLevel, notice_at_line, raise_errors
+from sparkmirror.config.files.notices import (
+    ConfigReport,
+    NoticeLevel,
+    error_notices,
+    notice_at_line,
+    raise_errors,
+    sorted_notices,
+)
 from sparkmirror.config.files.properties import (
     PropertiesFile,
     parse_properties,
@@ -23,26 +30,23 @@ from sparkmirror.config.files.properties import (
 )
 from sparkmirror.config.files.spark_conf import read_spark_conf
 from sparkmirror.config.flows.client_settings import check_producer, read_connection_settings
-from sparkmirror.config.flows.flow_settings import read_internal_topics
+from sparkmirror.config.flows.flow_settings import read_internal_topics, read_metrics
+from sparkmirror.config.keys.rest_keys import strip_quotes
 from sparkmirror.config.keys.table import CLIENT, IGNORED_CLIENT_KEYS
 from sparkmirror.config.keys.worker_keys import (
     REQUIRED_WORKER_KEYS,
     WORKER_CONFIG_KEYS,
-    override_policy_name,
 )
-from sparkmirror.config.rest_settings import https_tls_keys, read_listeners, read_rest, strip_quotes
+from sparkmirror.config.rest_settings import https_tls_keys, read_listeners, read_rest
 from sparkmirror.config.rules.file_rules import check_worker, worker_file_notices
-from sparkmirror.config.settings import ExactlyOnce, MetricsSettings
 from sparkmirror.config.worker_settings import (
     ClientOverrides,
     GroupSettings,
-    OverridePolicy,
     RestListener,
     RestSettings,
     SigningSettings,
     WorkerSettings,
 )
-from sparkmirror.policy.class_loading import ALLOWLIST_KEY, ClassAllowlist
 
 WORKER_CLUSTER_ALIAS = "worker"  # how messages call the cluster that a worker sits on
 
@@ -75,17 +79,11 @@ class WorkerConfig:
         self.resolver: ReferenceResolver = declared if resolver is None else resolver
         self.values: LayeredConfig = with_prefix(file.entries, "")
         report = ConfigReport()
-        report.notices += [
-            Notice(NoticeLevel.ERROR, e.key or "", e.where or "", str(e).partition(": ")[2])
-            for e in provider_errors
-        ]
+        report.notices += error_notices(provider_errors)
         report.notices += worker_file_notices(file)
         self._settings = _read(self.values, self.resolver, report)
         self.effective = tuple(report.effective)
-        order = list(NoticeLevel)
-        self.notices = sorted(
-            dict.fromkeys(report.notices), key=lambda n: (order.index(n.level), _line(n))
-        )
+        self.notices = sorted_notices(report.notices)
 
     @classmethod
     def load(cls, path: Path) -> WorkerConfig:
@@ -93,9 +91,9 @@ class WorkerConfig:
         return cls(read_properties(path))
 
     @classmethod
-    def parse(cls, text: str, name: str = "connect-distributed.properties") -> WorkerConfig:
+    def parse(cls, text: str) -> WorkerConfig:
         """The same from a text."""
-        return cls(parse_properties(text, name))
+        return cls(parse_properties(text, "connect-distributed.properties"))
 
     def reload_credentials(self) -> CredentialsReload:
         """Read again what its lines lead to, and use the credentials that are there now.
@@ -132,7 +130,7 @@ def _read(
         if name not in values:
             message = f"{name} is missing: {_REMEDIES[name]}."
             report.notices.append(notice_at_line(NoticeLevel.ERROR, name, 0, message))
-    group = _group(reader)
+    group = GroupSettings(**reader.filled(GroupSettings))
     rest = _rest(values, reader, resolver, report)
     connection = read_connection_settings(
         "admin",
@@ -148,17 +146,13 @@ def _read(
     settings = WorkerSettings(
         connection=connection,
         group=group,
-        signing=_signing(reader),
+        signing=SigningSettings(**reader.filled(SigningSettings)),
         rest=rest,
         internal_topics=read_internal_topics(reader),
-        offset_flush_seconds=reader.integer("offset.flush.interval.ms") / 1000,
-        exactly_once=ExactlyOnce(reader.string("exactly.once.source.support").lower()),
-        overrides=_overrides(reader),
-        allowed_classes=ClassAllowlist(reader.strings(ALLOWLIST_KEY)),
-        topic_tracking=reader.boolean("topic.tracking.enable"),
-        topic_tracking_reset=reader.boolean("topic.tracking.allow.reset"),
-        metrics=_metrics(reader),
+        overrides=ClientOverrides(**reader.filled(ClientOverrides)),
+        metrics=read_metrics(reader),
         spark=read_spark_conf(values, resolver, report),
+        **reader.filled(WorkerSettings),
     )
     check_worker(settings, reader, report)
     return settings
@@ -193,28 +187,6 @@ def _read_producer(
     check_producer(WORKER_CLUSTER_ALIAS, producer, resolver, report, "bootstrap.servers")
 
 
-def _group(reader: ConfigReader) -> GroupSettings:
-    return GroupSettings(
-        group_id=reader.string("group.id"),
-        session_timeout_ms=reader.integer("session.timeout.ms"),
-        heartbeat_interval_ms=reader.integer("heartbeat.interval.ms"),
-        rebalance_timeout_ms=reader.integer("rebalance.timeout.ms"),
-        rebalance_delay_ms=reader.integer("scheduled.rebalance.max.delay.ms"),
-        sync_timeout_ms=reader.integer("worker.sync.timeout.ms"),
-        unsync_backoff_ms=reader.integer("worker.unsync.backoff.ms"),
-    )
-
-
-def _signing(reader: ConfigReader) -> SigningSettings:
-    return SigningSettings(
-        key_ttl_ms=reader.integer("inter.worker.key.ttl.ms"),
-        key_bits=reader.optional_integer("inter.worker.key.size"),
-        key_algorithm=reader.string("inter.worker.key.generation.algorithm"),
-        signature_algorithm=reader.string("inter.worker.signature.algorithm"),
-        accepted_algorithms=reader.strings("inter.worker.verification.algorithms"),
-    )
-
-
 def _rest(
     values: LayeredConfig, reader: ConfigReader, resolver: ReferenceResolver, report: ConfigReport
 ) -> RestSettings:
@@ -239,21 +211,3 @@ def _rest(
         listeners,
         read_listeners(reader, "admin.listeners") if admin else None,
     )
-
-
-def _overrides(reader: ConfigReader) -> ClientOverrides:
-    return ClientOverrides(
-        OverridePolicy(
-            override_policy_name(reader.string("connector.client.config.override.policy"))
-        ),
-        reader.strings("connector.client.config.override.allowlist"),
-    )
-
-
-def _metrics(reader: ConfigReader) -> MetricsSettings | None:
-    port = reader.optional_integer("metrics.port")
-    return None if port is None else MetricsSettings(reader.string("metrics.host"), port)
-
-
-def _line(found: Notice) -> int:
-    return int(found.where.removeprefix("line ") or 0)

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The typed settings of a Connect worker: its cluster, its group, its REST server, its topics.
-
-Which hosts are this machine and nobody else.
-"""
+"""The typed settings of a Connect worker: its cluster, its group, its REST server, its topics."""
 
 from __future__ import annotations
 
@@ -127,7 +124,6 @@ class WorkerSettings:
     signing: SigningSettings
     rest: RestSettings
     internal_topics: InternalTopics
-    offset_flush_seconds: float
     exactly_once: ExactlyOnce
     overrides: ClientOverrides
     allowed_classes: ClassAllowlist  # Python classes that connectors may name

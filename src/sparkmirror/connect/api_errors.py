@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a worker says when it refuses, in Connect's words and with Connect's status."""
+"""Error responses of a worker, with Connect's messages and statuses."""
 
 from __future__ import annotations
 
@@ -12,42 +12,41 @@ OFFSETS_RESET = "The offsets for this connector have been reset successfully"
 
 
 def connector_not_found(name: str) -> ApiError:
-    """Asked about, or to be deleted."""
+    """For a query or a deletion."""
     return ApiError(HTTPStatus.NOT_FOUND, f"Connector {name} not found")
 
 
 def unknown_connector(name: str) -> ApiError:
-    """To be paused, resumed or stopped."""
+    """For a pause, resume or stop."""
     return ApiError(HTTPStatus.NOT_FOUND, f"Unknown connector {name}")
 
 
 def restart_target_not_found(name: str) -> ApiError:
-    """To be restarted, as a whole or a task of it."""
+    """For a restart of the connector or a task."""
     return ApiError(HTTPStatus.NOT_FOUND, f"Unknown connector: {name}")
 
 
 def unknown_task(name: str, task: int) -> ApiError:
-    """To be restarted."""
+    """For a restart."""
     return ApiError(HTTPStatus.NOT_FOUND, f"Unknown task: {name}-{task}")
 
 
 def status_not_found(name: str) -> ApiError:
-    """Nobody has said yet what the connector does."""
+    """Before the first status of a connector."""
     return ApiError(HTTPStatus.NOT_FOUND, f"No status found for connector {name}")
 
 
 def task_status_not_found(name: str, task: int) -> ApiError:
-    """Nobody has said yet what the task does."""
+    """Before the first status of a task."""
     return ApiError(HTTPStatus.NOT_FOUND, f"No status found for task {name}-{task}")
 
 
 def connector_exists(name: str) -> ApiError:
-    """To be created a second time."""
     return ApiError(HTTPStatus.CONFLICT, f"Connector {name} already exists")
 
 
 def not_stopped(name: str) -> ApiError:
-    """Offsets may be set only where nothing reads or writes them."""
+    """Offsets can be altered only while nothing reads or writes them."""
     return ApiError(
         HTTPStatus.BAD_REQUEST,
         "Connectors must be in the STOPPED state before their offsets can be modified. This can "
@@ -57,14 +56,19 @@ def not_stopped(name: str) -> ApiError:
 
 
 def config_write_failed() -> ApiError:
-    """The config topic did not take it, for example because it is too large."""
+    """The config topic did not accept it, for example because it is too large."""
     return ApiError(
         HTTPStatus.INTERNAL_SERVER_ERROR, "Error writing connector configuration to Kafka"
     )
 
 
+def still_starting(stage: str) -> ApiError:
+    """The worker has not read its topics yet."""
+    return ApiError(HTTPStatus.SERVICE_UNAVAILABLE, f"This worker is still starting: {stage}")
+
+
 def no_leader() -> ApiError:
-    """Nobody is known to ask."""
+    """There is no leader to forward to."""
     return ApiError(
         HTTPStatus.CONFLICT,
         "Cannot complete request momentarily due to no known leader URL, likely because a "
@@ -73,7 +77,7 @@ def no_leader() -> ApiError:
 
 
 def stale_configuration() -> ApiError:
-    """The workers are about to agree anew."""
+    """The group is about to rebalance."""
     return ApiError(
         HTTPStatus.CONFLICT,
         "Cannot complete request momentarily due to stale configuration (typically caused by a "

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connectors' configurations as they are read here: once for each configuration, not for each look.
+"""Connector configurations, each parsed once.
 
-They are read again when a file changed that they lead to: a store, or what a config provider looks
-up. While such a file is wrong or gone, a connector goes on as it was.
+A configuration that a request brings is parsed when it is checked (`check`); the result is used
+when the written record is read (`offered`). A configuration is parsed again when a file changes
+that it refers to: a store, or what a config provider reads. While such a file is wrong or missing,
+the connector keeps its last valid settings.
 
-Two connectors of one flow must agree on some things that neither of them sees of the other.
+Two connectors of one flow must agree on some settings that neither of them sees of the other.
 """
 
 from __future__ import annotations
@@ -12,34 +14,43 @@ from __future__ import annotations
 import logging
 import time
 import traceback
-from collections.abc import KeysView, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 
 from sparkmirror.config.connector_config import ParsedConnector, read_connector
+from sparkmirror.config.connector_validation import validate_connector
 from sparkmirror.config.files.notices import NoticeLevel
 from sparkmirror.config.files.tracked_files import FileWatcher, format_paths, record_file_reads
 from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.rules.connector_rules import naming_mismatch
 from sparkmirror.config.worker_config import WorkerConfig
+from sparkmirror.connect import api_errors
+from sparkmirror.connect.api import ApiError
+from sparkmirror.connectors.targets import ConnectorSpec
 from sparkmirror.errors import ConfigError, join_sentences
 from sparkmirror.formats.connect_fields import Config
 
 _LOOK_SECONDS = 1.0  # between two looks at files
+_MOST_CHARACTERS = 1 << 20  # of a configuration
+_WORKER_KEYS = "config.providers"  # a connector cannot have its own
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedConfig:
-    """A configuration and what it means, or why it means nothing."""
+    """A configuration and what it says. Without a spec it cannot be run, `failure` says why."""
 
     config: Config
     parsed: ParsedConnector | None
-    failure: str = ""  # a trace
+    spec: ConnectorSpec | None
+    failure: str = ""  # a sentence and a trace
 
     @property
     def is_valid(self) -> bool:
         """Whether it can be run."""
-        return self.parsed is not None and not self.parsed.errors
+        return self.spec is not None
 
     @property
     def errors(self) -> list[str]:
@@ -58,42 +69,87 @@ class _CacheEntry:
     error: str = ""  # why something newer is not in use
 
 
+@dataclass(frozen=True, slots=True)
+class CheckedConfig:
+    """A valid configuration that a request brings, parsed."""
+
+    parsed: ParsedConfig
+    watch: FileWatcher
+    epoch: int  # of the worker's own settings
+
+
 class ConnectorConfigCache:
-    """Belongs to one thread, but for `forget` and `suspect_all`."""
+    """`update`, `get` and what they read belong to one thread; any thread may call the rest."""
 
     def __init__(self, file: WorkerConfig, look_seconds: float = _LOOK_SECONDS) -> None:
         self._file = file
         self._known: dict[str, _CacheEntry] = {}
+        self._offers: dict[str, CheckedConfig] = {}
         self._forgotten: set[str] = set()
-        self._all_suspect = False
+        self._epoch = 0  # counts `invalidate_all`
+        self._seen_epoch = 0
         self._look_seconds = look_seconds
         self._looked_at = 0.0
         self._warnings: dict[str, str] = {}
         self._has_source = False
 
+    # --- for requests
+
+    def check(self, name: str, config: Config) -> CheckedConfig:
+        """Parse and validate a configuration; ApiError 400 with every sentence if it is wrong.
+
+        ApiError 500 for one that no topic takes: patterns of that size cost seconds.
+        """
+        if sum(len(key) + len(text or "") for key, text in config.items()) > _MOST_CHARACTERS:
+            raise api_errors.config_write_failed()
+        epoch, own = self._epoch, without_providers(config)
+        try:
+            with record_file_reads() as files:
+                connector = read_connector(own, self._file)
+            found = validate_connector(own, self._file, connector)
+            if found.error_count:
+                raise ApiError(HTTPStatus.BAD_REQUEST, found.error_message)
+            parsed = ParsedConfig(own, connector, _spec(name, connector))
+        except ConfigError as error:
+            raise ApiError(HTTPStatus.BAD_REQUEST, str(error)) from error
+        return CheckedConfig(parsed, FileWatcher(files), epoch)
+
+    @contextmanager
+    def offered(self, name: str, checked: CheckedConfig) -> Iterator[None]:
+        """Have `update` take a checked configuration that is written meanwhile."""
+        self._offers[name] = checked
+        try:
+            yield
+        except BaseException:
+            self._offers.pop(name, None)
+            raise
+
+    # --- the configurations of the config topic
+
     def update(self, configs: Mapping[str, Config]) -> None:
-        """Read what is new; say what is remarkable about it."""
+        """Parse what is new; log its warnings and errors."""
         changed = self._known.keys() - configs.keys()
         for name in changed:
             del self._known[name]
         for name, config in configs.items():
             known = self._known.get(name)
+            checked = self._take_offer(name, config)
             if known is None or known.readable.config != config or name in self._forgotten:
                 self._forgotten.discard(name)
-                self._known[name] = self._parse_entry(name, config)
+                self._known[name] = self._new_entry(name, config, checked)
                 changed = {*changed, name}
         changed |= self._check_files()
         if changed:
             self._compare_connectors()
 
     def get(self, name: str) -> ParsedConfig:
-        """A connector among `names`."""
+        """A connector of the last `update`."""
         return self._known[name].readable
 
-    @property
-    def names(self) -> KeysView[str]:
-        """The connectors that `update` was told of."""
-        return self._known.keys()
+    def find(self, name: str) -> ParsedConfig | None:
+        """A connector that `update` has seen, if it still exists. Any thread."""
+        known = self._known.get(name)
+        return known.readable if known is not None else None
 
     @property
     def has_source(self) -> bool:
@@ -101,12 +157,12 @@ class ConnectorConfigCache:
         return self._has_source
 
     def invalidate(self, name: str) -> None:
-        """Have `update` read a connector again: what its references name may have changed."""
+        """Have `update` parse a connector again: what its references name may have changed."""
         self._forgotten.add(name)
 
     def invalidate_all(self) -> None:
-        """Have `update` read all of them again: what the worker's file leads to has changed."""
-        self._all_suspect = True
+        """Have `update` parse all connectors again: the worker's own settings have changed."""
+        self._epoch += 1
 
     def warning(self, name: str) -> str:
         """What is wrong though a connector runs.
@@ -117,14 +173,27 @@ class ConnectorConfigCache:
         sentences = (self._warnings.get(name, ""), known.error if known else "")
         return join_sentences(sentences)
 
-    def _parse_entry(self, name: str, config: Config) -> _CacheEntry:
+    def _take_offer(self, name: str, config: Config) -> CheckedConfig | None:
+        """What a request has offered, if it is this config; another one is yet to be written."""
+        offer = self._offers.get(name)
+        if offer is None or offer.parsed.config != config:
+            return None
+        self._offers.pop(name, None)
+        return offer if offer.epoch == self._epoch else None
+
+    def _new_entry(self, name: str, config: Config, checked: CheckedConfig | None) -> _CacheEntry:
+        if checked is not None:
+            self._log_result(name, checked.parsed)
+            return _CacheEntry(checked.parsed, checked.watch)
         with record_file_reads() as files:
-            readable = self._parse(name, config)
-        return _CacheEntry(readable, FileWatcher(files))
+            parsed = self._parse(name, config)
+        self._log_result(name, parsed)
+        return _CacheEntry(parsed, FileWatcher(files))
 
     def _check_files(self) -> set[str]:
         """The connectors that were read again because of them, and differ."""
-        all_suspect, self._all_suspect = self._all_suspect, False
+        all_suspect = self._epoch != self._seen_epoch
+        self._seen_epoch = self._epoch
         now = time.monotonic()
         if not all_suspect and now - self._looked_at < self._look_seconds:
             return set()
@@ -140,52 +209,53 @@ class ConnectorConfigCache:
         """Read a connector again; whether there is something else in use now."""
         old = known.readable
         with record_file_reads() as read:
-            newer = self._parse(name, old.config, old)
+            newer = self._parse(name, old.config)
+        self._log_result(name, newer, old)
         known.watch.watch(read, is_complete=newer.is_valid)
         if old.is_valid and not newer.is_valid:
             reasons = " ".join(newer.errors)
-            known.error = f"a file that it leads to has changed and is not used: {reasons}"
-            _log.error(f"Connector {name} goes on as it was: {known.error}")
+            known.error = f"a file that it refers to has changed and cannot be used: {reasons}"
+            _log.error(f"Connector {name} keeps its settings: {known.error}")
             return False
         known.error = ""
         if _is_equivalent(old, newer):
             return False
         known.readable = newer
-        because = f"{files} changed" if files else "the worker has other credentials"
-        _log.info(f"Connector {name} begins anew: {because}")
+        because = f"{files} changed" if files else "the worker's own credentials changed"
+        _log.info(f"Connector {name} restarts: {because}")
         return True
 
-    def _parse(self, name: str, config: Config, before: ParsedConfig | None = None) -> ParsedConfig:
+    def _parse(self, name: str, config: Config) -> ParsedConfig:
+        connector: ParsedConnector | None = None
         try:
-            reading = read_connector(config, self._file)
+            connector = read_connector(config, self._file)
+            return ParsedConfig(config, connector, _spec(name, connector))
         except ConfigError as error:
-            if before is None or not before.is_valid:
-                _log.error(f"Connector {name} cannot be run: {error}")
-            return ParsedConfig(config, None, f"{error}\n{traceback.format_exc()}")
+            return ParsedConfig(config, connector, None, f"{error}\n{traceback.format_exc()}")
+
+    def _log_result(self, name: str, now: ParsedConfig, before: ParsedConfig | None = None) -> None:
+        """Log what is wrong with a configuration and was not with the one before."""
+        if not now.is_valid and (before is None or not before.is_valid):
+            _log.error(f"Connector {name} cannot be run: {' '.join(now.errors)}")
+        if now.parsed is None:
+            return
         said = before.parsed.notices if before is not None and before.parsed is not None else ()
-        for notice in reading.notices:
+        for notice in now.parsed.notices:
             if notice.level is NoticeLevel.WARNING and notice not in said:
                 _log.warning(f"Connector {name}: {notice.message}")
-        return ParsedConfig(config, reading)
 
     def _compare_connectors(self) -> None:
         usable = {
-            name: one.readable.parsed
+            name: one.readable.spec
             for name, one in self._known.items()
-            if one.readable.parsed is not None and one.readable.is_valid
+            if one.readable.spec is not None
         }
-        self._has_source = any(
-            one.kind is ConnectorClass.SOURCE and one.unchecked_settings.enabled
-            for one in usable.values()
-        )
+        self._has_source = any(one.wanted_splits for one in usable.values())
         sources = [one for one in usable.values() if one.kind is ConnectorClass.SOURCE]
         found: dict[str, str] = {}
         for name, one in usable.items():
             if one.kind is ConnectorClass.CHECKPOINT:
-                sentences = (
-                    naming_mismatch(one.unchecked_settings, other.unchecked_settings)
-                    for other in sources
-                )
+                sentences = (naming_mismatch(one.settings, other.settings) for other in sources)
                 found[name] = join_sentences(dict.fromkeys(sentences))
         for name, sentence in found.items():
             if sentence and self._warnings.get(name) != sentence:
@@ -193,8 +263,19 @@ class ConnectorConfigCache:
         self._warnings = found
 
 
+def without_providers(config: Config) -> Config:
+    """A configuration without config providers, which only the worker has."""
+    return {key: text for key, text in config.items() if not key.startswith(_WORKER_KEYS)}
+
+
+def _spec(name: str, connector: ParsedConnector) -> ConnectorSpec:
+    """ConfigError with every sentence if the connector cannot be run."""
+    settings = connector.settings
+    return ConnectorSpec(connector.kind, f"{settings.flow}|{name}", connector, settings)
+
+
 def _is_equivalent(one: ParsedConfig, other: ParsedConfig) -> bool:
-    """Whether whoever runs one need not begin anew with the other."""
+    """Whether a connector that runs with one need not restart for the other."""
     if one.parsed is None or other.parsed is None:
         return one.failure == other.failure
     return _comparable_settings(one.parsed) == _comparable_settings(other.parsed)

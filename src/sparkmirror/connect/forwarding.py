@@ -9,17 +9,19 @@ nobody else can tell how long.
 
 from __future__ import annotations
 
-import http.client
-import select
-import socket
 import ssl
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 
 from sparkmirror.connect.api import ApiError
+from sparkmirror.security.http_request import (
+    HttpFailure,
+    HttpRequest,
+    HttpRequestError,
+    send_request,
+)
 from sparkmirror.security.settings import TlsSettings
 from sparkmirror.security.tls import client_context
 
@@ -29,7 +31,6 @@ _SENT = ("authorization", "x-connect-authorization", "x-connect-request-signatur
 _RETURNED = ("content-type", "location")
 _SCHEMES = ("http", "https")
 _MOST_BYTES = 64 << 20
-_LOOK_SECONDS = 0.5  # how often to ask whether it is worth waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,6 @@ def forward(
 
     `tls` says whom to trust where that address is https. A redirect is an answer like any other.
     """
-    deadline = time.monotonic() + timeout_seconds
     query = forwarded_query(request.query)
     place = urlsplit(url)
     if place.scheme not in _SCHEMES or place.hostname is None:
@@ -88,57 +88,47 @@ def forward(
     headers = {name: value for name, value in request.headers.items() if name.lower() in _SENT}
     if request.body:
         headers["Content-Type"] = "application/json"
-    connection = _connection(place, timeout_seconds, tls or TlsSettings())
+    sent = HttpRequest(
+        request.method,
+        f"{place.scheme}://{_netloc(place)}{place.path.rstrip('/')}{request.path}?{query}",
+        seconds=timeout_seconds,
+        most_bytes=_MOST_BYTES,
+        headers=headers | {"Accept": "application/json"},
+        body=request.body or None,
+    )
     try:
-        connection.request(
-            request.method,
-            f"{place.path.rstrip('/')}{request.path}?{query}",
-            request.body or None,
-            headers | {"Accept": "application/json"},
-        )
-        _await_response(connection, deadline, still)
-        found = connection.getresponse()
-        body = found.read(_MOST_BYTES + 1)
-    except ConnectionRefusedError as error:
-        raise NotDeliveredError(_failed(f"{url}: {error}").message) from error
-    except (OSError, http.client.HTTPException) as error:
-        raise _failed(f"{url}: {error or type(error).__name__}") from error
-    finally:
-        connection.close()
-    if len(body) > _MOST_BYTES:
-        raise _failed(f"{url} answered with more than {_MOST_BYTES} bytes")
-    known = {name: found.headers[name] for name in _RETURNED if found.headers[name]}
-    return ForwardedResponse(found.status, known, body)
+        found = send_request(sent, _context(place, tls or TlsSettings()), still)
+    except HttpRequestError as error:
+        raise _no_answer(error, url) from error
+    known = {name: found.headers[name] for name in _RETURNED if found.headers.get(name)}
+    return ForwardedResponse(found.status, known, found.body)
 
 
-def _connection(
-    place: SplitResult, timeout_seconds: float, tls: TlsSettings
-) -> http.client.HTTPConnection:
+def _netloc(place: SplitResult) -> str:
     host = (place.hostname or "").rstrip(".")  # as in certificates
+    host = f"[{host}]" if ":" in host else host
+    return f"{host}:{place.port}" if place.port else host
+
+
+def _context(place: SplitResult, tls: TlsSettings) -> ssl.SSLContext | None:
     if place.scheme == "http":
-        return http.client.HTTPConnection(host, place.port, timeout=timeout_seconds)
+        return None
     try:
-        context = client_context(tls)
+        return client_context(tls)
     except ValueError as error:
         raise _failed(f"{place.geturl()}: {error}") from error
-    return http.client.HTTPSConnection(host, place.port, timeout=timeout_seconds, context=context)
 
 
-def _await_response(
-    connection: http.client.HTTPConnection, deadline: float, still: Callable[[], bool]
-) -> None:
-    while not _has_bytes(connection.sock):
-        if not still():
-            raise _conflict()
-        if time.monotonic() > deadline:
-            raise TimeoutError("timed out")
-
-
-def _has_bytes(connection: socket.socket) -> bool:
-    """Bytes that TLS has read already do not wake select."""
-    if isinstance(connection, ssl.SSLSocket) and connection.pending():
-        return True
-    return bool(select.select([connection], [], [], _LOOK_SECONDS)[0])
+def _no_answer(error: HttpRequestError, url: str) -> ApiError:
+    match error.failure:
+        case HttpFailure.NOT_WANTED:
+            return _conflict()
+        case HttpFailure.REFUSED:
+            return NotDeliveredError(_failed(f"{url}: {error.detail}").message)
+        case HttpFailure.TOO_LARGE:
+            return _failed(f"{url} answered with {error.detail}")
+        case _:
+            return _failed(f"{url}: {error.detail}")
 
 
 def _conflict() -> ApiError:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the workers of a group have agreed on: the config and the status topic, for any thread.
+"""The state that the workers of a group share: Connect's config topic and status topic.
 
-`configs` and `statuses` are as of the last look and never change afterwards; whoever writes has
-read everything up to its own record when the call returns. What has happened (`take_events`) is
-for one thread, the worker's.
+Any thread may read and write. `configs` and `statuses` are snapshots of the last read and never
+change; a write returns when everything up to its own record has been read. One thread drains the
+events.
 """
 
 from __future__ import annotations
@@ -11,145 +11,206 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 
 from sparkmirror.config.keys.connector_classes import ConnectorClass, resolve_class_name
 from sparkmirror.config.settings import InternalTopics
-from sparkmirror.errors import ClusterError
+from sparkmirror.errors import ClusterError, SparkmirrorError
 from sparkmirror.formats.connect_fields import Config
 from sparkmirror.formats.connect_status_records import StatusRecord
 from sparkmirror.group.assignor import AssignableConnectors
 from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.state.connect_configs import ClusterConfigState, ConfigEvent, ConfigLog
 from sparkmirror.state.connect_statuses import ClusterStatusState, StatusLog
+from sparkmirror.state.connect_topic import READ_SECONDS
 from sparkmirror.wire.settings import ConnectionSettings
 
 _REQUEST_SECONDS = 10.0
-_BLIND_SECONDS = 5.0  # after a failure, for which whoever asks is told what is known
+_BLIND_SECONDS = 5.0  # after a failed read, in which `try_refresh` does not read again
 _log = logging.getLogger(__name__)
 
 
-class GroupState:
-    """Both topics of one group."""
+class ConfigTopic:
+    """A config topic for any thread: one reader or writer at a time, snapshots for the others."""
 
     def __init__(
-        self, connection: ConnectionSettings, topics: InternalTopics, on_news: Callable[[], None]
+        self, connection: ConnectionSettings, topic: str, on_change: Callable[[], None]
     ) -> None:
-        """`on_news` is called by whatever thread has read a change; it must not wait."""
-        own = _with_short_timeout(connection)
-        self._clients = (ClusterClient(own), ClusterClient(own))
-        self._config_log = ConfigLog(self._clients[0], topics.configs)
-        self._status_log = StatusLog(self._clients[1], topics.status)
-        self._config_read, self._status_read = _SingleFlight(), _SingleFlight()
-        self._on_change = on_news
-        self._events: list[ConfigEvent] = []
-        self._retry_at = 0.0
-        self.configs = ClusterConfigState()
-        self.statuses = ClusterStatusState()
+        """`on_change` runs on the thread that has read a change; it must not block."""
+        self._client = ClusterClient(connection)
+        self._config_log = ConfigLog(self._client, topic)
+        self._flight = _SingleFlight()
+        self._on_change = on_change
+        self._events: deque[ConfigEvent] = deque()
+        self.state = ClusterConfigState()
 
     def update_connection(self, connection: ConnectionSettings) -> None:
-        """Connect anew, in another way, for the next questions."""
-        for client in self._clients:
-            client.update_connection(_with_short_timeout(connection))
+        """Use other connection settings from the next request on."""
+        self._client.update_connection(connection)
+
+    def refresh(self, timeout_seconds: float = READ_SECONDS) -> None:
+        """Read to the end; ClusterError if that fails."""
+        with self._flight as is_due:
+            if is_due:
+                self._config_log.read_new(timeout_seconds)
+                self._publish()
+
+    @contextmanager
+    def writing(self, timeout_seconds: float | None = None) -> Iterator[ConfigLog]:
+        """Exclusive use of the log; the snapshot is published at the end.
+
+        TimeoutError if others use it for longer than the timeout.
+        """
+        seconds = -1.0 if timeout_seconds is None else timeout_seconds
+        if not self._flight.lock.acquire(timeout=seconds):
+            raise TimeoutError
+        try:
+            try:
+                yield self._config_log
+            finally:  # a commit that was refused may follow tasks that were written
+                self._publish()
+        finally:
+            self._flight.lock.release()
+
+    def drain_events(self) -> list[ConfigEvent]:
+        """The events since the last call, in order. One thread; does not block."""
+        return [self._events.popleft() for _ in range(len(self._events))]
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._flight.lock:
+            self._client.close()
+
+    def _publish(self) -> None:
+        events = self._config_log.drain_events()
+        if events or self._config_log.state.offset != self.state.offset:
+            self.state = self._config_log.state.copy()
+            self._events += events
+            self._on_change()
+
+
+class GroupState:
+    """The config topic and the status topic of one group."""
+
+    def __init__(self, connection: ConnectionSettings, topics: InternalTopics) -> None:
+        own = _with_short_timeout(connection)
+        self._subscribers: tuple[Callable[[], None], ...] = ()
+        self._config_topic = ConfigTopic(own, topics.configs, self._on_config_change)
+        self._status_client = ClusterClient(own)
+        self._status_log = StatusLog(self._status_client, topics.status)
+        self._status_flight, self._refresh_flight = _SingleFlight(), _SingleFlight()
+        self._retry_at = 0.0
+        self.cluster = connection.alias
+        self.statuses = ClusterStatusState()
+
+    def subscribe(self, *callbacks: Callable[[], None]) -> None:
+        """Call these when the config topic has changed, on the thread that has read the change.
+
+        They must not block.
+        """
+        self._subscribers += callbacks
+
+    def _on_config_change(self) -> None:
+        for callback in self._subscribers:
+            callback()
+
+    @property
+    def configs(self) -> ClusterConfigState:
+        """The config topic as of the last read."""
+        return self._config_topic.state
+
+    def update_connection(self, connection: ConnectionSettings) -> None:
+        """Use other connection settings from the next request on."""
+        own = _with_short_timeout(connection)
+        self._config_topic.update_connection(own)
+        self._status_client.update_connection(own)
 
     # --- reading
 
     def cached(self) -> AssignableConnectors:
-        """The connectors that are known without asking."""
+        """The connectors as of the last read."""
         configs = self.configs
         copying = (name for name, config in configs.configs.items() if _is_source_connector(config))
         return AssignableConnectors(configs.offset, tuple(configs.connectors), frozenset(copying))
 
     def latest(self) -> AssignableConnectors:
-        """The connectors that there are now; ClusterError if that cannot be found out."""
+        """The connectors after a read; ClusterError if that fails."""
         self.refresh_configs()
         return self.cached()
 
     def refresh_configs(self) -> None:
-        """Read the config topic to its end."""
-        self._read_configs(or_blind=False)
+        """Read the config topic to its end; ClusterError if that fails."""
+        self._config_topic.refresh()
 
-    def _read_configs(self, *, or_blind: bool) -> None:
-        with self._config_read as is_due:
-            if is_due and not (or_blind and self._is_unreachable):
-                self._config_log.read_new()
-                self._publish_configs()
+    def on_config_records(self) -> None:
+        """The config topic has new records; the next read tries again if this one fails."""
+        try:
+            self.refresh_configs()
+        except SparkmirrorError as error:
+            _log.debug(f"The config topic could not be read: {error}")
 
     def refresh_statuses(self) -> None:
-        """Read the status topic to its end."""
-        self._read_statuses(or_blind=False)
-
-    def _read_statuses(self, *, or_blind: bool) -> None:
-        with self._status_read as is_due:
-            if is_due and not (or_blind and self._is_unreachable):
+        """Read the status topic to its end; ClusterError if that fails."""
+        with self._status_flight as is_due:
+            if is_due:
                 self._status_log.refresh()
                 self.statuses = self._status_log.state.copy()
 
     def try_refresh(self) -> None:
-        """Read both if they can be read; otherwise what is known has to do."""
-        try:
-            for refresh in (self._read_configs, self._read_statuses):
-                refresh(or_blind=True)
-        except ClusterError as error:
-            self._retry_at = time.monotonic() + _BLIND_SECONDS
-            _log.warning(f"What is told about connectors may be old: {error}")
-
-    @property
-    def _is_unreachable(self) -> bool:
-        """Whether a reading has just failed: those who waited for it need not try as well."""
-        return time.monotonic() < self._retry_at
+        """Read both topics; keep the last snapshots if that fails."""
+        with self._refresh_flight as is_due:
+            if not is_due or time.monotonic() < self._retry_at:
+                return
+            try:
+                self.refresh_configs()
+                self.refresh_statuses()
+            except ClusterError as error:
+                self._retry_at = time.monotonic() + _BLIND_SECONDS
+                _log.warning(
+                    f"The topics of the group cannot be read; answers may be out of date: {error}"
+                )
 
     def drain_events(self) -> list[ConfigEvent]:
-        """What has happened since the last time, in its order."""
-        with self._config_read.lock:
-            events, self._events = self._events, []
-            return events
+        """The events of the config topic since the last call, in order."""
+        return self._config_topic.drain_events()
 
     # --- writing
 
-    def write_configs(self, write: Callable[[ConfigLog], None]) -> None:
-        """Let somebody write to the config topic, and read what there is by then."""
-        with self._config_read.lock:
-            try:
-                write(self._config_log)
-            finally:  # a commit that was refused may follow tasks that were written
-                self._publish_configs()
+    def writing(self) -> AbstractContextManager[ConfigLog]:
+        """Exclusive use of the config topic; the snapshot is published at the end."""
+        return self._config_topic.writing()
 
     def write_statuses(
         self, records: Sequence[StatusRecord], *, certain: bool = False
     ) -> list[StatusRecord]:
-        """Say what connectors do; those records come back that somebody else knows better.
+        """Write statuses; returns those that a newer generation has overruled.
 
-        Whoever is certain knows best: a group that begins to count its generations anew must not
-        keep its members from speaking.
+        `certain` overrules them: a group whose generations start again must not keep its members
+        from writing.
         """
-        with self._status_read.lock:
-            refused = self._status_log.put(*records, certain=certain)
+        with self._status_flight.lock:
+            refused = self._status_log.put(*records, authoritative=certain)
             self.statuses = self._status_log.state.copy()
             return refused
 
     def remove_connector_status(self, connector: str) -> None:
-        """Make everybody forget what a connector did."""
-        with self._status_read.lock:
+        """Delete the statuses of a connector and its tasks."""
+        with self._status_flight.lock:
             self._status_log.remove_connector(connector)
             self.statuses = self._status_log.state.copy()
 
     def close(self) -> None:
-        """Hang up."""
-        for turn, client in zip((self._config_read, self._status_read), self._clients, strict=True):
-            with turn.lock:
-                client.close()
-
-    def _publish_configs(self) -> None:
-        self._events += self._config_log.drain_events()
-        if self._events or self._config_log.state.offset != self.configs.offset:
-            self.configs = self._config_log.state.copy()
-            self._on_change()
+        """Close the connections."""
+        self._config_topic.close()
+        with self._status_flight.lock:
+            self._status_client.close()
 
 
 class _SingleFlight:
-    """Whose turn it is to read; who has waited while somebody else began to read need not."""
+    """A lock for reads; a caller that has waited for a read begun after its call need not read."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()

@@ -1,19 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the leader of a group does beside its own work: keys, and what nobody looks after.
+"""Leads a group: fences the former leader, renews the session key, writes the config topic.
 
-A new leader first fences its predecessor where both write (`ConfigLog.lead`), with the key that
-workers sign with from then on as its first record. One that was suspended and wakes up does not
-know that it leads no more; whatever it writes then is refused by the broker.
+A new leader first fences its predecessor (`ConfigLog.become_leader`); its first record is the key
+that workers sign with from then on. A leader that was suspended does not know that it has lost the
+lead; the brokers refuse its writes.
 """
 
 from __future__ import annotations
 
 import logging
 import secrets
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http import HTTPStatus
 
 from sparkmirror.config.worker_settings import GroupSettings, SigningSettings
+from sparkmirror.connect import api_errors
+from sparkmirror.connect.api import ApiError, ForwardTo
 from sparkmirror.connect.group_state import GroupState
+from sparkmirror.connect.startup import Startup
 from sparkmirror.errors import ClusterError, LeadershipLostError
 from sparkmirror.formats.connect_config_records import SessionKey
 from sparkmirror.group.membership import Membership
@@ -28,11 +36,13 @@ _BITS = {
     "HmacMD5": 128,
 }
 _FENCE_SECONDS = 60.0
+_PATIENCE_SECONDS = 10.0  # that a change may wait for a leader
+_PAUSE_SECONDS = 0.05
 _log = logging.getLogger(__name__)
 
 
 class GroupLeader:
-    """Belongs to the worker's thread."""
+    """`maintain` belongs to one thread; any thread may call the rest."""
 
     def __init__(
         self,
@@ -40,13 +50,16 @@ class GroupLeader:
         signing: SigningSettings,
         group_state: GroupState,
         membership: Membership,
+        startup: Startup,
     ) -> None:
         self._transactional_id = f"connect-cluster-{group.group_id}"
         self._signing = signing
         self._group_state = group_state
         self._membership = membership
+        self._startup = startup
+        self._exclusive = threading.Lock()
         self._is_leading = False
-        self._retry_fencing_at = float("inf")  # when to try once more what did not work
+        self._retry_fencing_at = float("inf")
         self._has_warned = False
 
     @property
@@ -54,15 +67,81 @@ class GroupLeader:
         """Whether this worker leads, and its predecessor cannot write any more."""
         return self._is_leading and self._membership.is_leader
 
-    def on_fenced(self) -> None:
-        """A write was refused: if the group says that this worker leads, it begins anew."""
-        self._is_leading = False
+    # --- for requests
 
-    def update(self) -> None:
-        """Begin to lead, renew the key, clean up; nothing if somebody else leads."""
+    def require(self) -> None:
+        """Return if this worker leads; wait a while if there is no leader.
+
+        ForwardTo if another worker leads; ApiError 409 without a leader, 503 before the start.
+        """
+        if not self._startup.is_started:
+            raise api_errors.still_starting(self._startup.stage)
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while not self.is_ready:
+            url = self._membership.leader_url
+            if url is not None and self._membership.is_member and not self._membership.is_leader:
+                raise ForwardTo(url, partial(self._is_led_from, url))
+            is_theirs = self._membership.is_standby  # a Java worker leads
+            if is_theirs or time.monotonic() > deadline:
+                raise api_errors.no_leader()
+            self.pause()
+
+    def _is_led_from(self, url: str) -> bool:
+        return self._membership.leader_url == url
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """No connector is created, resumed or deleted meanwhile."""
+        with self._exclusive:
+            yield
+
+    @contextmanager
+    def writing(self) -> Iterator[ConfigLog]:
+        """The config topic, read to its end, for writes of the leader.
+
+        ApiError 409 if this worker does not lead any more, 500 if the topic cannot be written.
+        """
+        try:
+            with self._group_state.writing() as config_log:
+                config_log.read_new()
+                if not self.is_ready:
+                    raise api_errors.stale_configuration()
+                yield config_log
+        except LeadershipLostError as error:
+            self._is_leading = False
+            raise api_errors.stale_configuration() from error
+        except ClusterError as error:
+            _log.warning(f"The config topic could not be written: {error}")
+            raise api_errors.config_write_failed() from error
+
+    def refresh(self) -> None:
+        """Read both topics before a decision; ApiError 500 if that fails."""
+        try:
+            self._group_state.refresh_configs()
+            self._group_state.refresh_statuses()
+        except ClusterError as error:
+            raise topic_error("Error reading the topics of this worker's group", error) from error
+
+    def pause(self) -> None:
+        """Wait a moment for other workers; ApiError 409 if this one stops."""
+        if self._startup.stopping.wait(_PAUSE_SECONDS):
+            raise api_errors.no_leader()
+
+    # --- the leader's duties
+
+    def maintain(self) -> None:
+        """Take the lead, renew the key, remove what is left over; resign if another one leads."""
+        try:
+            self._maintain()
+        except LeadershipLostError:
+            self._is_leading = False  # if the group says that this worker leads, it starts again
+            raise
+
+    def _maintain(self) -> None:
         if not self._membership.is_leader:
             if self._is_leading:
-                self._group_state.write_configs(lambda log: log.resign())
+                with self._group_state.writing() as config_log:
+                    config_log.resign()
             self._is_leading = False
             return
         if not self._is_leading:
@@ -73,20 +152,21 @@ class GroupLeader:
         elif time.monotonic() > self._retry_fencing_at:
             self._take_leadership()
         elif self._is_key_old():
-            key = self._new_key()
-            self._group_state.write_configs(lambda log: log.put_session_key(key))
+            with self._group_state.writing() as config_log:
+                config_log.put_session_key(self._new_key())
 
     def _take_leadership(self) -> None:
-        """A cluster whose transactions do not work just now can be led, only not fenced."""
+        """Fence the predecessor; lead without fencing where transactions do not work just now."""
         key = self._new_key()
         try:
-            self._group_state.write_configs(
-                lambda log: log.become_leader(self._transactional_id, key)
-            )
+            with self._group_state.writing() as config_log:
+                config_log.become_leader(self._transactional_id, key)
         except LeadershipLostError:
             raise
         except ClusterError as error:
-            self._group_state.write_configs(lambda log: _lead_unfenced(log, key))
+            with self._group_state.writing() as config_log:
+                config_log.resign()
+                config_log.put_session_key(key)
             self._retry_fencing_at = time.monotonic() + _FENCE_SECONDS
             if not self._has_warned:
                 _log.warning(
@@ -109,14 +189,14 @@ class GroupLeader:
         return SessionKey(secrets.token_bytes(bits // 8), algorithm, int(time.time() * 1000))
 
     def _remove_deleted_statuses(self) -> None:
-        """Statuses of connectors that were deleted when nobody was there to take them away."""
+        """Remove statuses of connectors that were deleted while there was no leader."""
         self._group_state.refresh_statuses()
-        for name in (
-            self._group_state.statuses.connectors.keys() - self._group_state.configs.configs.keys()
-        ):
+        known = self._group_state.statuses.connectors.keys()
+        for name in known - self._group_state.configs.configs.keys():
             self._group_state.remove_connector_status(name)
 
 
-def _lead_unfenced(log: ConfigLog, key: SessionKey) -> None:
-    log.resign()
-    log.put_session_key(key)
+def topic_error(what: str, error: ClusterError) -> ApiError:
+    """ApiError 500 for a topic that could not be read or written; also logs it."""
+    _log.warning(f"{what}: {error}")
+    return ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, f"{what}: {error}")

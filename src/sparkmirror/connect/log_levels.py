@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Levels of Python's loggers under the names that Connect's clients know.
 
-A level counts for a logger and all below it; those that exist are set one by one, as Connect does.
+A level applies to a logger and its children; existing children are set one by one, as in Connect.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LEVELS = {
 
 
 class LogLevels:
-    """The loggers of a process; any thread may ask."""
+    """The loggers of this process. Thread-safe."""
 
     def __init__(self, manager: logging.Manager | None = None) -> None:
         self._manager = manager or logging.Logger.manager
@@ -46,7 +46,7 @@ class LogLevels:
             return {**found, ROOT: self._level(ROOT, self._manager.root)}
 
     def get(self, name: str) -> LogLevel:
-        """A logger's level, its own or the one above it; ApiError 404 if there is none."""
+        """The effective level of a logger; ApiError 404 if it does not exist."""
         with self._lock:
             logger = self._manager.root if _is_root(name) else self._loggers().get(name)
             if logger is None:
@@ -54,7 +54,7 @@ class LogLevels:
             return self._level(ROOT if _is_root(name) else name, logger)
 
     def set(self, name: str, level: str) -> list[str]:
-        """Set a level; the loggers that had another one."""
+        """Set a level; returns the loggers that had another one."""
         number = check_level(level)
         with self._lock:
             if _is_root(name):
@@ -82,7 +82,7 @@ class LogLevels:
 
 
 def check_level(level: str) -> int:
-    """Python's number of a level; ApiError 404 if there is no such level."""
+    """Python's number of a level; ApiError 404 for an unknown level."""
     number = _LEVELS.get(level.upper())
     if number is None:
         raise ApiError(HTTPStatus.NOT_FOUND, f"invalid log level '{level}'.")
@@ -94,5 +94,5 @@ def _is_root(name: str) -> bool:
 
 
 def _name(number: int) -> str:
-    """The quietest level that still lets this one through."""
+    """The name of the highest level that is not above a number."""
     return next(name for name, level in _LEVELS.items() if level <= max(number, 1))

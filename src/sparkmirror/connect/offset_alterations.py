@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Offsets that a client of the REST API wants to set: what MM2's connectors accept, and its bytes.
+"""Validates and encodes offsets that a client of the REST API sets, as MM2's connectors do.
 
     {"partition": {"cluster": "a", "topic": "t", "partition": 0}, "offset": {"offset": 41}}
-    {"partition": {...}, "offset": null}                           begin anew
+    {"partition": {...}, "offset": null}                           start from the beginning
 
-The sentences are MM2's. A stored position of ours has more fields than MM2's `offset`; they belong
-to the offset they were stored with and are left out of one that is set by hand.
+The messages are MM2's. Stored positions have more fields than MM2's `offset`; these belong to the
+offset that they were stored with, so an offset that a client sets has none of them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _INT_64 = 1 << 63
 
 @dataclass(frozen=True, slots=True)
 class OffsetEntry:
-    """One entry of a request: which partition, and its offset; None deletes what is stored."""
+    """One entry of a request: a partition and its offset; None deletes the stored offset."""
 
     partition: Fields | None
     offset: Fields | None
@@ -45,7 +45,7 @@ class OffsetRecord:
 
 @dataclass(frozen=True, slots=True)
 class _PartitionRule:
-    """Fields of a class's partitions, as MM2 asks for them and as Java's map orders them."""
+    """Fields of a class's partitions, as MM2 checks them and as Java's map orders them."""
 
     asked: tuple[str, ...]
     ordered: tuple[str, ...]
@@ -70,9 +70,9 @@ _RULES = {
 def offset_records(
     kind: ConnectorClass, connector: str, entries: Iterable[OffsetEntry]
 ) -> tuple[OffsetRecord, ...]:
-    """The records to write; ArgumentError, and nothing to write, if one entry is wrong.
+    """The records to write; ArgumentError if one entry is wrong.
 
-    Of two entries for the same partition the last one counts.
+    The last of several entries for a partition counts.
     """
     rule = _RULES[kind]
     found = [_ordered(entry, rule.ordered) for entry in entries]
@@ -89,7 +89,7 @@ def offset_records(
 
 
 def _checked(partition: Fields | None, offset: Fields, rule: _PartitionRule) -> bytes:
-    """The value to store."""
+    """The value to store; ArgumentError in MM2's words."""
     if partition is None:
         raise ArgumentError("Source partitions may not be null")
     for name in rule.asked:
@@ -146,7 +146,7 @@ def _check_primitive(fields: Fields) -> None:
 
 
 def _ordered(entry: OffsetEntry, order: Sequence[str]) -> OffsetEntry:
-    """The partition's fields in the order of Java's keys, whatever the request's."""
+    """The partition with its fields in the order of Java's keys."""
     if entry.partition is None:
         return entry
     known = {name: entry.partition[name] for name in order if name in entry.partition}

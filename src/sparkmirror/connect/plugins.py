@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a worker says about classes and configurations: answers that need no connector.
+"""Connector classes, their keys, and validation: answers that need no connector.
 
-Connect wraps a fault in a class's name differently when a configuration is only validated: there
-it is an error of the server, and of the request when a connector is created.
+Connect answers a wrong class name differently when a configuration is only validated: 500 there,
+400 when a connector is created (`ConnectorConfigCache.check`).
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 
 from sparkmirror.config.connector_config import PLUGIN_VERSION
-from sparkmirror.config.connector_validation import ConfigValidation
-from sparkmirror.config.connector_validation import validate_connector as validate_config
+from sparkmirror.config.connector_validation import ConfigValidation, validate_connector
 from sparkmirror.config.keys.connector_classes import (
     ConnectorClass,
     KeyDefinition,
@@ -23,15 +22,14 @@ from sparkmirror.config.keys.connector_classes import (
 from sparkmirror.config.keys.worker_keys import BYTE_ARRAY_CONVERTER
 from sparkmirror.config.worker_config import WorkerConfig
 from sparkmirror.connect.api import ApiError, Plugin
+from sparkmirror.connect.config_cache import without_providers
 from sparkmirror.errors import ConfigError
 
 Config = Mapping[str, str | None]
 
-_OF_WORKER = "config.providers"  # a connector cannot bring its own
-
 
 def plugins(*, connectors_only: bool) -> list[Plugin]:
-    """The three connectors, and the one converter whose work is to do nothing."""
+    """The three connectors, and ByteArrayConverter."""
     found = [Plugin(one.java_name, "source", PLUGIN_VERSION) for one in ConnectorClass]
     found.sort(key=lambda one: one.class_name)
     if not connectors_only:
@@ -43,7 +41,7 @@ def plugins(*, connectors_only: bool) -> list[Plugin]:
 
 
 def plugin_config(plugin: str, version: str | None) -> tuple[KeyDefinition, ...]:
-    """The keys of a plugin; converters have none that do anything here."""
+    """The keys of a plugin; converters have none here."""
     kind = resolve_class_name(plugin)
     if kind is None and plugin != BYTE_ARRAY_CONVERTER:
         raise ApiError(HTTPStatus.NOT_FOUND, f"Unknown plugin {plugin}.")
@@ -57,7 +55,7 @@ def plugin_config(plugin: str, version: str | None) -> tuple[KeyDefinition, ...]
 
 
 def validate(plugin: str, config: Config, worker: WorkerConfig) -> ConfigValidation:
-    """What is wrong with a configuration."""
+    """ApiError 400 for another class, 500 without one."""
     class_name = config.get("connector.class")
     if class_name is not None and not plugin_matches_class(plugin, class_name):
         raise ApiError(
@@ -65,21 +63,6 @@ def validate(plugin: str, config: Config, worker: WorkerConfig) -> ConfigValidat
             f"Included connector type {class_name} does not match request type {plugin}",
         )
     try:
-        return validate_config(_without_providers(config), worker)
+        return validate_connector(without_providers(config), worker)
     except ConfigError as error:
         raise ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, str(error)) from error
-
-
-def require_valid_config(config: Config, worker: WorkerConfig) -> ConfigValidation:
-    """A configuration that a connector can have; ApiError 400 with every sentence otherwise."""
-    try:
-        found = validate_config(_without_providers(config), worker)
-    except ConfigError as error:
-        raise ApiError(HTTPStatus.BAD_REQUEST, str(error)) from error
-    if found.error_count:
-        raise ApiError(HTTPStatus.BAD_REQUEST, found.error_message)
-    return found
-
-
-def _without_providers(config: Config) -> Config:
-    return {key: text for key, text in config.items() if not key.startswith(_OF_WORKER)}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests from one worker to another are signed with the key that the group shares.
+"""Signs and verifies requests between workers with the group's session key.
 
-The signature is an HMAC over the body's bytes, in base64, beside the algorithm's name.
+The signature is an HMAC of the body in base64; a second header names the algorithm.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ _DIGESTS = {
 
 
 def sign(body: bytes, key: bytes, algorithm: str) -> SignedBody:
-    """The same body with its signature."""
+    """The body with its signature."""
     digest = hmac.new(key, body, _DIGESTS[algorithm]).digest()
     return SignedBody(body, base64.b64encode(digest).decode(), algorithm)
 
 
 def is_wellformed_signature(signature: str, algorithm: str) -> bool:
-    """Whether the signature has the form of one; what it signs is not looked at."""
+    """Whether it can be a signature with this algorithm; does not verify it."""
     digest = _DIGESTS.get(algorithm)
     try:
         found = base64.b64decode(signature, validate=True)
-    except ValueError:  # binascii.Error is one, and so are letters beyond ASCII
+    except ValueError:  # binascii.Error, or characters beyond ASCII
         return False
     return digest is not None and len(found) == hashlib.new(digest).digest_size
 
 
 def verify_signature(signed: SignedBody, key: bytes | None, accepted: Collection[str]) -> None:
-    """ApiError unless a worker of the group has signed it; `key` is None before there is one."""
+    """ApiError unless a worker of the group has signed it; `key` is None before the first one."""
     if signed.signature is None or signed.algorithm is None:
         raise ApiError(
             HTTPStatus.BAD_REQUEST,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a worker has to say about its connectors, beyond what everybody knows: pure functions."""
+"""Status records for what differs from the status topic: pure functions."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from sparkmirror.formats.connect_status_records import (
 from sparkmirror.state.connect_statuses import ClusterStatusState
 
 # Connect writes these without a version.
-_BETWEEN_LIVES = frozenset({RunState.UNASSIGNED, RunState.RESTARTING})
-# A connector that has not run here yet knows nothing of its tasks; they do what it does.
-_WITHOUT_WORD_OF_TASKS = _BETWEEN_LIVES | {RunState.PAUSED}
-_MOST_CHARACTERS = 32 * 1024  # thousands of topics may have a word to say; a record takes 1 MiB
+_WITHOUT_VERSION = frozenset({RunState.UNASSIGNED, RunState.RESTARTING})
+# A connector that has not run here yet knows no tasks; they get its state.
+_WITHOUT_TASKS = _WITHOUT_VERSION | {RunState.PAUSED}
+_MOST_CHARACTERS = 32 * 1024  # a trace may name thousands of topics; a record takes 1 MiB
 
 
 @dataclass(frozen=True, slots=True)
 class StatusOrigin:
-    """Who says it, and in which generation of the group."""
+    """The worker that writes a status, and its generation of the group."""
 
     worker_id: str
     generation: int
 
     def status(self, part: ReportedState) -> Status:
-        """A connector or task of this worker's."""
+        """The status of a connector or task of this worker."""
         return Status(
             part.state,
             self.worker_id,
             self.generation,
             _truncated(part.trace) or None,
-            None if part.state in _BETWEEN_LIVES else PLUGIN_VERSION,
+            None if part.state in _WITHOUT_VERSION else PLUGIN_VERSION,
             _truncated(part.warning),
         )
 
@@ -49,24 +49,24 @@ def status_updates(
     name: str,
     now: ConnectorState,
     known: ClusterStatusState,
-    teller: StatusOrigin,
+    origin: StatusOrigin,
     *,
     renews_warnings: bool,
 ) -> list[StatusRecord]:
-    """Records for all that is not known, or not any more.
+    """Records for states that differ from the topic's, tombstones for tasks that are gone.
 
-    A warning that only reads otherwise than before is told when it is time to renew warnings.
+    A warning that only has another wording is written if `renews_warnings`.
     """
     before = known.tasks(name)
     tasks = dict(now.tasks)
-    if not tasks and now.connector.state in _WITHOUT_WORD_OF_TASKS:
+    if not tasks and now.connector.state in _WITHOUT_TASKS:
         tasks = {number: ReportedState(now.connector.state) for number in before}
     records: list[StatusRecord] = []
-    whole = teller.status(now.connector)
+    whole = origin.status(now.connector)
     if _differs(known.connectors.get(name), whole, renews_warnings):
         records.append(ConnectorStatus(name, whole))
     for number, part in tasks.items():
-        status = teller.status(part)
+        status = origin.status(part)
         if _differs(before.get(number), status, renews_warnings):
             records.append(TaskStatus(name, number, status))
     records += [TaskStatus(name, number, None) for number in before if number not in tasks]
@@ -76,7 +76,7 @@ def status_updates(
 def topic_updates(
     name: str, now: ConnectorState, known: ClusterStatusState, time_ms: int
 ) -> list[StatusRecord]:
-    """Records for topics that a connector uses and nobody knows of."""
+    """Records for topics that a connector uses and the status topic lacks."""
     seen = known.topics(name)
     new: dict[str, int] = {}
     for number, part in now.tasks.items():
@@ -87,19 +87,19 @@ def topic_updates(
 
 
 def unassigned_updates(
-    names: Iterable[str], known: ClusterStatusState, teller: StatusOrigin
+    names: Iterable[str], known: ClusterStatusState, origin: StatusOrigin
 ) -> list[StatusRecord]:
-    """Records for connectors that this worker has given up."""
-    status = teller.status(ReportedState(RunState.UNASSIGNED))
+    """Records for connectors that this worker does not run any more."""
+    status = origin.status(ReportedState(RunState.UNASSIGNED))
     records: list[StatusRecord] = []
     for name in names:
-        if _is_mine(known.connectors.get(name), teller):
+        if _is_mine(known.connectors.get(name), origin):
             records.append(ConnectorStatus(name, status))
         tasks: Mapping[int, Status] = known.tasks(name)
         records += [
             TaskStatus(name, number, status)
             for number, one in tasks.items()
-            if _is_mine(one, teller)
+            if _is_mine(one, origin)
         ]
     return records
 
@@ -110,8 +110,8 @@ def _truncated(text: str) -> str:
     return f"{text[:_MOST_CHARACTERS]} ... ({len(text) - _MOST_CHARACTERS} more characters)"
 
 
-def _is_mine(known: Status | None, teller: StatusOrigin) -> bool:
-    return known is not None and known.worker_id == teller.worker_id
+def _is_mine(known: Status | None, origin: StatusOrigin) -> bool:
+    return known is not None and known.worker_id == origin.worker_id
 
 
 def _differs(known: Status | None, wanted: Status, renews_warnings: bool) -> bool:

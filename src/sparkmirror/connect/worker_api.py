@@ -1,98 +1,104 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests to a Connect worker, whoever asks: REST is one way.
+"""The ConnectApi of a worker.
 
-Any worker answers any question from what is written. What changes something is the leader's, who
-writes it down; whoever runs the connector reads it there. Only a plain restart goes to the owner.
+Any worker answers questions from the group's topics. The leader carries out changes: it writes them
+to the config topic, where the connector's owner reads them. A plain restart goes to the owner.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from http import HTTPStatus
 
 from sparkmirror import __version__
-from sparkmirror.config.connector_config import PLUGIN_VERSION
-from sparkmirror.config.connector_validation import ConfigValidation
-from sparkmirror.config.keys.connector_classes import KeyDefinition
+from sparkmirror.config.connector_config import PLUGIN_VERSION, connector_class, read_connector
 from sparkmirror.config.worker_config import WorkerConfig
-from sparkmirror.connect import api_errors, plugins
+from sparkmirror.connect import api_errors
 from sparkmirror.connect.api import (
+    ApiError,
     ConnectorInfo,
     ConnectorStateInfo,
     ForwardTo,
-    LogLevel,
     ParseTasks,
-    Plugin,
     SignedBody,
     StateInfo,
 )
-from sparkmirror.connect.config_writer import ConfigWriter, WorkerLifecycle, topic_error
+from sparkmirror.connect.config_cache import CheckedConfig, ConnectorConfigCache
+from sparkmirror.connect.connector_queries import ConnectorQueries, as_restarting
 from sparkmirror.connect.group_state import GroupState
-from sparkmirror.connect.leader import GroupLeader
-from sparkmirror.connect.log_levels import check_level
-from sparkmirror.connect.offset_alterations import OffsetEntry
-from sparkmirror.connect.offset_requests import OffsetRequests
+from sparkmirror.connect.leader import GroupLeader, topic_error
+from sparkmirror.connect.log_levels import LogLevels, check_level
+from sparkmirror.connect.offset_alterations import OffsetEntry, offset_records
 from sparkmirror.connect.reconciler import Reconciler
 from sparkmirror.connect.signatures import verify_signature
-from sparkmirror.connect.task_configs import put_tasks_if_started
-from sparkmirror.errors import ClusterError
+from sparkmirror.connect.startup import Startup
+from sparkmirror.connect.stored_offsets import ConnectorOffsetStore
+from sparkmirror.connect.task_publisher import put_tasks_if_started
+from sparkmirror.connectors.targets import Restart
+from sparkmirror.errors import ArgumentError, ClusterError, ConfigError
 from sparkmirror.formats.connect_config_records import LoggerLevel, RestartRequest, TargetState
+from sparkmirror.formats.connect_fields import Config
 from sparkmirror.formats.connect_json import Json
 from sparkmirror.formats.connect_status_records import RunState, Status, TopicStatus
 from sparkmirror.group.membership import Membership
 from sparkmirror.state.connect_configs import ConfigLog
 
-Config = Mapping[str, str | None]
-
+_STOPPED_SECONDS = 15.0  # that a connector may take to end before its offsets are altered
 _GONE_SECONDS = 15.0  # that a connector may take to end before it is deleted without a farewell
-_MOST_CHARACTERS = 1 << 20  # of a configuration
 _BEGINNINGS = {"PAUSED": TargetState.PAUSED, "STOPPED": TargetState.STOPPED}
 _log = logging.getLogger(__name__)
 
 
-class WorkerApi:
-    """Implements ConnectApi."""
+class WorkerApi(ConnectorQueries):
+    """Implements ConnectApi: state from the group's topics, changes as the leader."""
 
     def __init__(
         self,
         file: WorkerConfig,
-        life: WorkerLifecycle,
+        startup: Startup,
         group_state: GroupState,
         membership: Membership,
-        leading: GroupLeader,
+        leader: GroupLeader,
         reconciler: Reconciler,
+        config_cache: ConnectorConfigCache,
+        levels: LogLevels,
+        *,
+        problem: Callable[[], str],
     ) -> None:
+        """`problem` says why the worker cannot do what it should; empty if it can."""
+        super().__init__(levels)
         self._file = file
-        self._life = life
+        self._startup = startup
         self._group_state = group_state
         self._membership = membership
         self._reconciler = reconciler
-        self._writes = ConfigWriter(life, group_state, membership, leading)
-        self._offsets = OffsetRequests(file, group_state, self._writes)
+        self._config_cache = config_cache
+        self._problem = problem
+        self._leader = leader
 
     # --- about the worker
 
     def refresh(self) -> None:
-        """Learn what others have written."""
-        if self._life.is_started:
+        """Read what other workers have written."""
+        if self._startup.is_started:
             self._group_state.try_refresh()
 
     def server_info(self) -> Mapping[str, str]:
-        """Who this is."""
         return {
             "version": PLUGIN_VERSION,
             "commit": _COMMIT,
-            "kafka_cluster_id": self._life.cluster_id,
+            "kafka_cluster_id": self._startup.cluster_id,
         }
 
     def health(self) -> tuple[int, Mapping[str, str]]:
-        """Ready once the group has taken this worker in."""
-        failure = self._life.failure
+        """Ready once this worker has joined its group."""
+        failure = self._startup.failure
         if failure is not None:
             return 500, {"status": "unhealthy", "message": str(failure)}
-        if not self._life.is_started or self._membership.generation < 0:
+        if not self._startup.is_started or self._membership.generation < 0:
             stage = self.stage()
             message = "Worker is still starting up."
             return 503, {
@@ -103,54 +109,46 @@ class WorkerApi:
         return 200, {"status": "healthy", "message": message}
 
     def stage(self) -> str:
-        """What the worker is about."""
-        if not self._life.is_started or self._life.stopping.is_set():
-            return self._life.stage
-        return self._membership.problem or self._reconciler.problem
+        """What the worker is doing, or why it cannot work."""
+        if not self._startup.is_started or self._startup.stopping.is_set():
+            return self._startup.stage
+        return self._membership.problem or self._problem()
 
     # --- questions
 
-    def connectors(self) -> list[str]:
-        """Their names."""
-        self._writes.require_started()
-        return self._group_state.configs.connectors
+    def _configs(self) -> Mapping[str, Config]:
+        self._startup.require()
+        configs = self._group_state.configs
+        return {name: configs.configs[name] for name in configs.connectors}
 
-    def info(self, name: str) -> ConnectorInfo:
-        """A connector as it is meant to be."""
-        return self._writes.connector_info(name)
-
-    def status(self, name: str) -> ConnectorStateInfo:
-        """What it does."""
-        self._writes.require_started()
+    def _state(self, name: str) -> ConnectorStateInfo | None:
         statuses = self._group_state.statuses
         known = statuses.connectors.get(name)
-        if known is None or name not in self._group_state.configs.configs:
-            raise api_errors.status_not_found(name)
+        if name not in self._configs() or known is None:
+            return None
         tasks = {task: _state_info(one) for task, one in statuses.tasks(name).items()}
         return ConnectorStateInfo(name, _state_info(known), tasks)
 
-    def task_configs(self, name: str) -> list[dict[str, str | None]]:
-        """The configurations of its tasks."""
-        self.info(name)
-        return [dict(one) for one in self._group_state.configs.tasks(name)]
+    def _tasks(self, name: str) -> Sequence[Config]:
+        return self._group_state.configs.tasks(name)
 
-    def task_status(self, name: str, task: int) -> StateInfo:
-        """What one task does."""
-        self._writes.require_started()
-        known = self._group_state.statuses.tasks(name).get(task)
-        if known is None or name not in self._group_state.configs.configs:
-            raise api_errors.task_status_not_found(name, task)
-        return _state_info(known)
+    def _worker_config(self) -> WorkerConfig:
+        return self._file
 
     def topics(self, name: str) -> list[str]:
-        """The topics that it has written to."""
-        self._writes.require_started()
+        self._startup.require()
         return list(self._group_state.statuses.topics(name))
 
+    def offsets(self, name: str) -> list[dict[str, Mapping[str, Json] | None]]:
+        stored = self._offset_store(name)
+        try:
+            return [{"partition": one, "offset": offset} for one, offset in stored.read()]
+        except ClusterError as error:
+            raise topic_error("Error reading the offsets topic", error) from error
+
     def reset_topics(self, name: str) -> None:
-        """Forget them."""
-        self._writes.require_started()
-        self._writes.refresh()
+        self._startup.require()
+        self._leader.refresh()
         known = self._group_state.statuses.topics(name)
         try:
             self._group_state.write_statuses([TopicStatus(name, topic, None) for topic in known])
@@ -160,82 +158,57 @@ class WorkerApi:
     # --- changes
 
     def create(self, name: str, config: Config, initial_state: str | None) -> ConnectorInfo:
-        """A new connector."""
-        self._writes.require_leadership()
-        self._require_valid(config)
+        self._leader.require()
+        checked = self._config_cache.check(name, config)
         target = _BEGINNINGS.get(initial_state or "", TargetState.STARTED)
-
-        def write(log: ConfigLog) -> None:
+        with self._leader.exclusive(), self._leader.writing() as log:
             if name in log.state.configs:
                 raise api_errors.connector_exists(name)
-            log.put_connector(name, config, None if initial_state is None else target)
-
-        with self._writes.lock:
-            self._writes.write(write)
+            with self._config_cache.offered(name, checked):
+                log.put_connector(name, config, None if initial_state is None else target)
         return ConnectorInfo(name, dict(config))
 
     def put_config(self, name: str, config: Config) -> tuple[ConnectorInfo, bool]:
-        """A new connector, or a new configuration."""
-        self._writes.require_leadership()
-        self._require_valid(config)
-        return self._put(name, lambda _old: config)
+        self._leader.require()
+        checked = self._config_cache.check(name, config)
+        with self._leader.exclusive(), self._leader.writing() as log:
+            is_new = name not in log.state.configs
+            return self._put_connector(log, name, config, checked), is_new
 
     def patch_config(self, name: str, changes: Config) -> ConnectorInfo:
-        """Some keys anew."""
-        self._writes.require_leadership()
-
-        def merged(old: Config | None) -> Config:
+        self._leader.require()
+        with self._leader.exclusive(), self._leader.writing() as log:
+            old = log.state.configs.get(name)
             if old is None:
                 raise api_errors.connector_not_found(name)
             config = {k: text for k, text in {**old, **changes}.items() if text is not None}
-            self._require_valid(config)
-            return config
+            checked = self._config_cache.check(name, config)
+            return self._put_connector(log, name, config, checked)
 
-        return self._put(name, merged)[0]
-
-    def _require_valid(self, config: Config) -> None:
-        """What no topic would take is not even read: patterns of that size cost seconds."""
-        if sum(len(key) + len(text or "") for key, text in config.items()) > _MOST_CHARACTERS:
-            raise api_errors.config_write_failed()
-        plugins.require_valid_config(config, self._file)
-
-    def _put(
-        self, name: str, make: Callable[[Config | None], Config]
-    ) -> tuple[ConnectorInfo, bool]:
-        before: list[ConnectorInfo] = []
-
-        def write(log: ConfigLog) -> None:
-            old = log.state.configs.get(name)
-            config = make(old)
-            tasks = tuple(range(len(log.state.tasks(name))))
-            before.append(ConnectorInfo(name, dict(config), tasks))
-            is_new.append(old is None)
+    def _put_connector(
+        self, log: ConfigLog, name: str, config: Config, checked: CheckedConfig
+    ) -> ConnectorInfo:
+        """The connector with the tasks that it has before they are planned again."""
+        tasks = tuple(range(len(log.state.tasks(name))))
+        with self._config_cache.offered(name, checked):
             log.put_connector(name, config)
-
-        is_new: list[bool] = []
-        with self._writes.lock:
-            self._writes.write(write)
-        return before[0], is_new[0]
+        return ConnectorInfo(name, dict(config), tasks)
 
     def delete(self, name: str) -> None:
-        """Forget a connector; returns when it has ended and nobody shows it any more."""
-        self._writes.require_leadership()
-
-        def write(log: ConfigLog) -> None:
+        """Delete a connector; returns when it has ended and its statuses are removed."""
+        self._leader.require()
+        with self._leader.exclusive(), self._leader.writing() as log:
             if name not in log.state.configs:
                 raise api_errors.connector_not_found(name)
             log.remove_connector(name)
-
-        with self._writes.lock:
-            self._writes.write(write)
         self._await_deletion(name)
 
     def _await_deletion(self, name: str) -> None:
         deadline = time.monotonic() + _GONE_SECONDS
-        self._writes.refresh()
+        self._leader.refresh()
         while name in self._group_state.statuses.connectors:
             if name in self._group_state.configs.configs:
-                return  # created anew meanwhile: its statuses are those of the new one
+                return  # created again meanwhile: its statuses are those of the new one
             if time.monotonic() > deadline:
                 _log.warning(
                     f"Connector {name} was deleted, and {_GONE_SECONDS:g} s later its worker has "
@@ -243,8 +216,8 @@ class WorkerApi:
                 )
                 self._remove_status(name)
                 return
-            self._writes.wait_briefly()
-            self._writes.refresh()
+            self._leader.pause()
+            self._leader.refresh()
 
     def _remove_status(self, name: str) -> None:
         try:
@@ -253,69 +226,64 @@ class WorkerApi:
             raise topic_error("Error writing to the status topic", error) from error
 
     def pause(self, name: str) -> None:
-        """Rest."""
         self._set_target(name, TargetState.PAUSED)
 
     def resume(self, name: str) -> None:
-        """Go on."""
         self._set_target(name, TargetState.STARTED)
 
     def stop(self, name: str) -> None:
-        """Have no tasks."""
-        self._writes.require_leadership()
-
-        def write(log: ConfigLog) -> None:
+        self._leader.require()
+        with self._leader.writing() as log:
             if name not in log.state.configs:
                 raise api_errors.unknown_connector(name)
             log.put_tasks(name, [])
             log.put_target_state(name, TargetState.STOPPED)
 
-        self._writes.write(write)
-
     def _set_target(self, name: str, target: TargetState) -> None:
-        self._writes.require_leadership()
-
-        def write(log: ConfigLog) -> None:
+        self._leader.require()
+        with self._leader.exclusive(), self._leader.writing() as log:
             if name not in log.state.configs:
                 raise api_errors.unknown_connector(name)
             log.put_target_state(name, target)
 
-        with self._writes.lock:
-            self._writes.write(write)
-
     def restart(
         self, name: str, *, include_tasks: bool, only_failed: bool
     ) -> ConnectorStateInfo | None:
-        """Begin anew: a plain restart where the connector runs, any other by way of the topic."""
-        self._writes.require_started()
+        """A plain restart goes to the owner, any other one to the config topic."""
+        self._startup.require()
         if not include_tasks and not only_failed:
-            self._run_at_owner(name, lambda: self._reconciler.restart(name))
+            self._require_owner(name)
+            self._reconciler.request_restart(Restart(name))
             return None
-        self._writes.require_leadership()
+        self._leader.require()
         self._require_known(name)
         request = RestartRequest(name, include_tasks, only_failed)
-        self._writes.write(lambda log: log.put_restart_request(request))
+        with self._leader.writing() as log:
+            log.put_restart_request(request)
         self._group_state.try_refresh()
-        return _as_restarting(self.status(name), request)
+        return as_restarting(
+            self.status(name), include_tasks=include_tasks, only_failed=only_failed
+        )
 
     def restart_task(self, name: str, task: int) -> None:
-        """Begin a task anew, and with it all others: they are planned together."""
-        self._writes.require_started()
+        """Restart all tasks: they are planned together."""
+        self._startup.require()
         self._require_known(name)
         if task not in range(len(self._group_state.configs.tasks(name))):
             raise api_errors.unknown_task(name, task)
-        self._run_at_owner(name, lambda: self._reconciler.restart_tasks(name))
+        self._require_owner(name)
+        self._reconciler.request_restart(Restart(name, tasks_only=True))
 
     def _require_known(self, name: str) -> None:
         if name not in self._group_state.configs.configs:
             raise api_errors.restart_target_not_found(name)
 
-    def _run_at_owner(self, name: str, act: Callable[[], None]) -> None:
+    def _require_owner(self, name: str) -> None:
+        """Return if the connector runs here; otherwise ForwardTo its owner or the leader."""
         self._require_known(name)
-        if self._reconciler.is_assigned(name) and self._membership.is_member:
-            act()
+        if self._reconciler.owns(name) and self._membership.is_member:
             return
-        self._writes.require_leadership()
+        self._leader.require()
         url = self._membership.owner_url(name)
         if url is None:
             raise api_errors.stale_configuration()
@@ -323,69 +291,98 @@ class WorkerApi:
 
     # --- offsets
 
-    def offsets(self, name: str) -> list[dict[str, Mapping[str, Json] | None]]:
-        """Where it stands."""
-        return self._offsets.read(name)
-
     def alter_offsets(self, name: str, entries: Sequence[OffsetEntry]) -> str:
-        """Set them, all or none."""
-        return self._offsets.alter(name, entries)
+        """Set offsets, all or none."""
+        with self._while_stopped(name) as info:
+            try:
+                changes = offset_records(connector_class(info.config), name, entries)
+            except ArgumentError as error:
+                raise ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, str(error)) from error
+            self._offset_store(name).write(changes)
+        return api_errors.OFFSETS_ALTERED
 
     def reset_offsets(self, name: str) -> str:
-        """Forget them."""
-        return self._offsets.reset(name)
+        with self._while_stopped(name):
+            self._offset_store(name).delete()
+        return api_errors.OFFSETS_RESET
 
-    # --- plugins and loggers
+    @contextmanager
+    def _while_stopped(self, name: str) -> Iterator[ConnectorInfo]:
+        """A connector that is stopped and is not resumed meanwhile.
 
-    def plugins(self, *, connectors_only: bool) -> list[Plugin]:
-        """What there is to configure."""
-        return plugins.plugins(connectors_only=connectors_only)
+        Its target state is written once more, which only the leader can do: a worker that has lost
+        the lead does not get any further.
+        """
+        self._leader.require()
+        with self._leader.exclusive():
+            info = self._await_stopped(name)
+            with self._leader.writing() as log:
+                log.put_target_state(name, TargetState.STOPPED)
+            try:
+                yield info
+            except ClusterError as error:
+                raise topic_error("Error writing to the offsets topic", error) from error
 
-    def plugin_config(self, plugin: str, version: str | None) -> Sequence[KeyDefinition]:
-        """The keys of a plugin."""
-        return plugins.plugin_config(plugin, version)
+    def _await_stopped(self, name: str) -> ConnectorInfo:
+        """Wait until its owner has written that it has stopped: it writes no offsets any more."""
+        self._leader.refresh()
+        info = self.info(name)
+        is_to_stop = self._group_state.configs.target_state(name) is TargetState.STOPPED
+        if not is_to_stop or info.tasks:
+            raise api_errors.not_stopped(name)
+        deadline = time.monotonic() + _STOPPED_SECONDS
+        while not self._has_stopped(name):
+            if time.monotonic() > deadline:
+                raise ApiError(
+                    HTTPStatus.CONFLICT,
+                    f"Connector {name} is to stop and has not ended yet; its offsets can be "
+                    "modified when its status says STOPPED.",
+                )
+            self._leader.pause()
+            self._leader.refresh()
+        return info
 
-    def validate(self, plugin: str, config: Config) -> ConfigValidation:
-        """What is wrong with a configuration."""
-        return plugins.validate(plugin, config, self._file)
+    def _has_stopped(self, name: str) -> bool:
+        known = self._group_state.statuses.connectors.get(name)
+        return known is not None and known.state is RunState.STOPPED
 
-    def loggers(self) -> Mapping[str, LogLevel]:
-        """The loggers of this process."""
-        return self._reconciler.log_levels.all()
+    def _offset_store(self, name: str) -> ConnectorOffsetStore:
+        try:
+            connector = read_connector(self.info(name).config, self._file)
+            return ConnectorOffsetStore(name, connector.settings)
+        except ConfigError as error:
+            raise ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, str(error)) from error
 
-    def logger(self, name: str) -> LogLevel:
-        """One of them."""
-        return self._reconciler.log_levels.get(name)
+    # --- loggers
 
     def set_logger(self, name: str, level: str, *, cluster: bool) -> list[str]:
-        """Here at once; elsewhere when the others have read it."""
+        """Set a level here, or on every worker when it reads the config topic."""
         if not cluster:
-            return self._reconciler.log_levels.set(name, level)
+            return self._levels.set(name, level)
         check_level(level)
-        self._writes.require_leadership()
-        self._writes.write(lambda log: log.put_logger_level(LoggerLevel(name, level.upper())))
+        self._leader.require()
+        with self._leader.writing() as log:
+            log.put_logger_level(LoggerLevel(name, level.upper()))
         return []
 
     # --- other workers
 
     def put_tasks(self, name: str, signed: SignedBody, read: ParseTasks) -> None:
-        """The tasks of a connector that another worker runs; a stranger's are not even read."""
+        """The body is parsed only if its signature is right."""
         self._verify_signature(signed)
         configs = read(signed.body)
-        self._writes.require_leadership()
-
-        def write(log: ConfigLog) -> None:
+        self._leader.require()
+        with self._leader.writing() as log:
             if name not in log.state.configs:
                 raise api_errors.connector_not_found(name)
             put_tasks_if_started(log, name, configs)
 
-        self._writes.write(write)
-
     def fence(self, name: str, signed: SignedBody) -> None:
-        """Another worker has fenced the earlier writers of a connector: write down how many."""
+        """Another worker has fenced the earlier writers of a connector: record how many."""
         self._verify_signature(signed)
-        self._writes.require_leadership()
-        self._writes.write(lambda log: log.put_task_count(name, len(log.state.tasks(name))))
+        self._leader.require()
+        with self._leader.writing() as log:
+            log.put_task_count(name, len(log.state.tasks(name)))
 
     def _verify_signature(self, signed: SignedBody) -> None:
         key = self._group_state.configs.session_key
@@ -399,20 +396,4 @@ _COMMIT = f"sparkmirror-{__version__}"
 def _state_info(status: Status) -> StateInfo:
     return StateInfo(
         status.state, status.worker_id, status.trace or "", status.version, status.warning
-    )
-
-
-def _as_restarting(known: ConnectorStateInfo, request: RestartRequest) -> ConnectorStateInfo:
-    def shown(one: StateInfo, *, is_meant: bool) -> StateInfo:
-        if not is_meant or (request.only_failed and one.state is not RunState.FAILED):
-            return one
-        return StateInfo(RunState.RESTARTING, one.worker_id, version=one.version)
-
-    return replace(
-        known,
-        connector=shown(known.connector, is_meant=True),
-        tasks={
-            number: shown(one, is_meant=request.include_tasks)
-            for number, one in known.tasks.items()
-        },
     )

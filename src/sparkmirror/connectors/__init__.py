@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where topology, pipeline and state meet: one module per MM2 connector."""
+"""MM2's connectors, and what they need."""

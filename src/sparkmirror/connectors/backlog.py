@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a flow would still copy if it ran now: reads both sides, and changes neither.
+"""Forecasts what a flow would still copy; reads both clusters and changes nothing.
 
-Where copying goes on is what `starting_points` would find, without its storing anything.
+Start positions are those of `start_positions`, without storing anything.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sparkmirror.topology.forecast import Forecast, PartitionBacklog, summarize_
 
 @dataclass(frozen=True, slots=True)
 class BacklogForecast:
-    """A forecast and what a person should know about it."""
+    """A forecast and notices about it."""
 
     forecast: Forecast
     notices: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class BacklogForecast:
 
 @dataclass(frozen=True, slots=True)
 class BacklogStarts:
-    """Where partitions begin; those that wait for a person are not among the positions."""
+    """Start positions; partitions that need manual action are in `waiting`."""
 
     positions: dict[TopicPartition, int] = field(default_factory=dict)
     waiting: dict[str, list[TopicPartition]] = field(default_factory=dict)  # by reason
@@ -44,17 +44,17 @@ def read_backlog(
     mirrored: Sequence[MirroredPartition],
     stored: Mapping[TopicPartition, StoredPosition],
 ) -> BacklogForecast:
-    """What is to be copied; `client` is the source's."""
-    wanted = [one.source for one in mirrored]
+    """Read the amount to copy; `client` is the source's."""
+    partitions = [one.source for one in mirrored]
     admin = ClusterAdmin(settings.source_admin, client)
-    first = admin.earliest_offsets(wanted)
-    end = admin.end_offsets(wanted, settings.fetch.isolation_level)
+    first = admin.earliest_offsets(partitions)
+    end = admin.end_offsets(partitions, settings.fetch.isolation_level)
     in_group = _initial_offsets(settings, client)
     starts = starting_positions(
         mirrored, stored, first.found, end.found, settings, in_group=in_group
     )
     failed = first.failed | end.failed
-    known = [tp for tp in wanted if tp not in failed and tp in starts.positions]
+    known = [tp for tp in partitions if tp not in failed and tp in starts.positions]
     behind = [tp for tp in known if starts.positions[tp] < end.found[tp]]
     sizes = log_sizes(client, behind)
     backlogs = [
@@ -66,9 +66,9 @@ def read_backlog(
     notices = [f"{_abbreviated(tps)}: {reason}" for reason, tps in sorted(starts.waiting.items())]
     if failed:
         reason = str(failed[min(failed)])
-        notices.append(f"{_abbreviated(sorted(failed))}: left out of the forecast: {reason}")
+        notices.append(f"{_abbreviated(sorted(failed))}: not in the forecast: {reason}")
     if sizes.error:
-        notices.append(f"How many bytes there are to copy is not known: {sizes.error}")
+        notices.append(f"The number of bytes to copy is unknown: {sizes.error}")
     return BacklogForecast(summarize_backlogs(backlogs), tuple(notices))
 
 
@@ -81,7 +81,7 @@ def starting_positions(
     *,
     in_group: Mapping[TopicPartition, int],
 ) -> BacklogStarts:
-    """Where each partition would begin, by the rules of `starting_points`: pure."""
+    """Return each partition's start, by the rules of `start_positions`. Pure."""
     reset = settings.fetch.auto_offset_reset
     by_reset = {"earliest": first, "latest": end}.get(reset, {})
     recreated = {
@@ -117,16 +117,16 @@ def _resumed(
     policy: str | None,
     first: Mapping[TopicPartition, int],
 ) -> int | str | None:
-    """Behind a stored position, or why not; `policy` is there if a side is another topic now."""
+    """Return the offset after a stored position, or why not; `policy` if a topic was recreated."""
     if policy is None and stored.source_topic not in (None, one.topic_id):
-        return "deleted and created again, and source.recreated.policy is stop"
+        return "it was deleted and created again, and source.recreated.policy is stop"
     if policy == STOP:
-        return f"{one.remote_topic} is not what it was, and target.recreated.policy is stop"
+        return f"{one.remote_topic} was recreated, and target.recreated.policy is stop"
     return first.get(one.source) if policy == "restart" else stored.offset + 1
 
 
 def _last_mirrored_partition(stored: Mapping[TopicPartition, StoredPosition]) -> dict[str, int]:
-    """The last partition of each topic that is mirrored already: later ones were added to it."""
+    """Return the last partition of each mirrored topic: later ones were added."""
     last: dict[str, int] = {}
     for tp, position in stored.items():
         if position.producer is not None:
@@ -135,18 +135,18 @@ def _last_mirrored_partition(stored: Mapping[TopicPartition, StoredPosition]) ->
 
 
 def _initial_offsets(settings: FlowSettings, client: ClusterClient) -> dict[TopicPartition, int]:
-    """Where another mirror's group stands; nowhere if the source does not list that group.
+    """Return the offsets of another mirror's group; none if the source does not list the group.
 
-    To ask for its coordinator would make a new cluster create a topic.
+    FindCoordinator would make a new cluster create a topic.
     """
     group = settings.pipeline.initial_offsets_group
     admin = GroupAdmin(settings.source_admin, client)
     if not group or group not in admin.listings([group]).found:
         return {}
-    answer = admin.committed_offsets([group])
-    for error in answer.failed.values():
+    result = admin.committed_offsets([group])
+    for error in result.failed.values():
         raise error
-    return {tp: one.offset for tp, one in answer.found.get(group, {}).items()}
+    return {tp: one.offset for tp, one in result.found.get(group, {}).items()}
 
 
 def _abbreviated(tps: Sequence[TopicPartition]) -> str:

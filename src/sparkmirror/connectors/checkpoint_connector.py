@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """MirrorCheckpointConnector: where consumer groups go on if they move to the target.
 
-On a thread of its own, `<flow>/checkpoint`: finds the groups, writes checkpoints, sets offsets of
-idle groups on the target if the file asks for it, each at its own interval. It also looks after
-the offset map, which it reads anyway. A failed round shows in the flow's status and is tried
-again; the copy does not wait for any of this.
+`run` finds the groups, writes checkpoints and sets offsets of idle groups on the target if the
+file asks for it, each at its own interval. It also cleans the offset map, which it reads anyway. A
+failed round shows in the flow's status and is tried again; the copy does not wait for any of this.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -53,9 +52,6 @@ class MirrorCheckpointConnector:
         self._policy = policy
         self._status = status
         self._stop = threading.Event()
-        self._thread = threading.Thread(
-            target=self._run, name=f"{self._flow}/checkpoint", daemon=True
-        )
         self._groups: list[str] = []
         self._failures: dict[str, str] = {}
         self._refusals: dict[str, str] = {}  # those failures that a person must see to
@@ -66,8 +62,8 @@ class MirrorCheckpointConnector:
 
     @property
     def is_running(self) -> bool:
-        """Whether its thread runs: a round that is under way may still place groups."""
-        return self._thread.is_alive()
+        """Always False: it has no helper threads."""
+        return False
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -79,31 +75,17 @@ class MirrorCheckpointConnector:
         """What is tried again, but will not go away by itself."""
         return tuple({**self._refusals}.values())
 
-    def start(self) -> None:
-        """Begin; returns at once."""
-        self._thread.start()
-
     def stop(self) -> None:
-        """End within a request's time; nobody waits, as a round that is cut off does no harm."""
+        """Ask for the end, within a request's time. Any thread; returns at once."""
         self._stop.set()
 
-    def join(self, seconds: float) -> bool:
-        """Wait for the end of a round; whether the connector has ended."""
-        if self._thread.is_alive():
-            self._thread.join(seconds)
-        return not self._thread.is_alive()
-
-    def clear_status(self) -> None:
-        """Take what it said back out of the status, for a successor that speaks for itself."""
-        for what in (*self._failures, "checkpoints"):
-            self._status.set_problem(what, "")
-
-    def _run(self) -> None:
+    def run(self, ready_topics: Container[str]) -> None:  # noqa: ARG002 - a round reports what it lacks
+        """Run rounds until the end."""
         try:
             with GroupSync(self._settings, self._policy) as rounds:
                 keeper = OffsetMapCleaner(rounds.map, rounds.source_admin, self._status.set_problem)
                 self._loop(rounds, keeper)
-        except Exception as error:  # noqa: BLE001 - a thread's root: the status must tell
+        except Exception as error:  # noqa: BLE001 - the status of its task must tell
             _log.exception("%s: the checkpoint connector failed", self._flow)
             self._status.set_problem("checkpoints", f"ended: {type(error).__name__}: {error}")
             self.failure = traceback.format_exc()
@@ -171,7 +153,7 @@ class MirrorCheckpointConnector:
     def _find_groups(self, rounds: GroupSync, *, is_first: bool) -> None:
         if is_first:
             rounds.checkpoints.refresh()  # what was written before this start
-        found = rounds.wanted_groups()
+        found = rounds.selected_groups()
         if found != self._groups:
             new, gone = set(found) - set(self._groups), set(self._groups) - set(found)
             _log.info(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One cluster of a pair as it is read for a plan, and as other plans would leave it.
+"""One cluster of a flow as it is, and as other plans would leave it. For planning.
 
-Belongs to one thread.
+Not thread-safe.
 """
 
 from __future__ import annotations
@@ -16,36 +16,35 @@ from sparkmirror.topology.projected_state import ProjectedChanges
 
 
 class ClusterView:
-    """One cluster as it is, and as it will be."""
+    """The current and the projected state of one cluster."""
 
     def __init__(self, client: ClusterClient, changes: ProjectedChanges) -> None:
         self.client = client
         self.admin = ClusterAdmin(client.connection, client)
         self._changes = changes
         self._configs: dict[str, TopicConfigs] = {}
-        self._asked: set[str] = set()
+        self._requested: set[str] = set()
         self.cluster_id: str | None = None
         self.brokers = 0
         self.found: dict[str, TopicDescription] = {}
-        self.refused: dict[str, BrokerError] = {}
+        self.failed: dict[str, BrokerError] = {}
 
     def read_topics(self) -> None:
-        """Read its topics."""
         cluster, topics = self.admin.cluster(), self.admin.topics()
         self.cluster_id, self.brokers = cluster.cluster_id, len(cluster.brokers)
-        self.found, self.refused = topics.found, topics.failed
+        self.found, self.failed = topics.found, topics.failed
 
     @property
     def topics(self) -> dict[str, TopicDescription]:
-        """All topics that there are or will be."""
+        """All current and projected topics."""
         return self._changes.projected_topics(self.found)
 
     def configs(self, names: Iterable[str]) -> dict[str, TopicConfigs]:
-        """The configs that topics have or will have; each is asked for once."""
-        wanted = list(names)
-        new = [name for name in wanted if name in self.found and name not in self._asked]
+        """Return current or projected configs; reads each topic once."""
+        requested = list(names)
+        new = [name for name in requested if name in self.found and name not in self._requested]
         if new:
-            self._asked.update(new)
+            self._requested.update(new)
             self._configs |= self.admin.topic_configs(new).found
-        known = [n for n in wanted if n in self._configs or n in self._changes.created]
+        known = [n for n in requested if n in self._configs or n in self._changes.created]
         return {n: self._changes.projected_configs(n, self._configs.get(n, ())) for n in known}

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps the configs of remote topics as those of their source topics are.
+"""Sets the configs of remote topics to those of their source topics.
 
-Both sides are read and compared, and only differences are sent. What the target refuses is told
-once per topic and config, stays in the status, and is not sent again before the source changes it.
-What the target's version does not know is named once in the log, and never sent.
+Both clusters are read and compared; only differences are sent. A value that the target rejects is
+logged once per topic and config, stays in the status, and is not sent again until the source
+changes it. A config that the target's version does not have is logged once and never sent.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from sparkmirror.topology.apply_configs import AlterResult, apply_configs
 from sparkmirror.topology.configs import AlterTopic, plan_alteration, unknown_configs
 from sparkmirror.topology.topics import TopicRules
 
-_MISSING = frozenset({3, 100})  # deleted between two questions
-_ALL_AT_ONCE = 1000
+_MISSING = frozenset({3, 100})  # deleted between two requests
+_MAX_TOPICS_PER_ROUND = 1000
 _TURNS = 4
-_TIMES = 3  # so often a value is set without asking why it does not stay
+_MAX_ATTEMPTS = 3  # attempts before a value that is changed back is reported
 _FIRST_PAUSE_SECONDS = 10.0
-_LONGEST_PAUSE_SECONDS = 600.0
+_MAX_PAUSE_SECONDS = 600.0
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class _RejectedValue:
     value: str | None
-    words: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,141 +45,144 @@ class _SentValue:
 
 
 def _skip_resend(sent: _SentValue, value: str | None, shown: str | None) -> bool:
-    """Whether to send a value again that was sent, and is not there.
+    """Whether to skip a value that was sent and is not the topic's own.
 
-    Some clusters take a value that they have anyway, and do not show it as the topic's own. What
-    does not stay is sent ever more rarely.
+    Some clusters accept a value that equals their default and do not show it as an override.
+    Values that are changed back are sent with growing pauses.
     """
     if sent.value != value:
         return False
     if value is not None and shown == value:
         return True
-    return sent.times >= _TIMES and time.monotonic() < sent.not_before
+    return sent.times >= _MAX_ATTEMPTS and time.monotonic() < sent.not_before
 
 
 class ConfigSync:
-    """The config sync of one flow; belongs to one thread."""
+    """The config sync of one flow. Not thread-safe."""
 
     def __init__(self, flow: Flow, rules: TopicRules, status: FlowStatus) -> None:
         self._flow = flow
         self._rules = rules
         self._status = status
-        self._there: dict[str, TopicConfigs] = {}
-        self._unread_there: dict[str, BrokerError] = {}
+        self._on_target: dict[str, TopicConfigs] = {}
+        self._unread_on_target: dict[str, BrokerError] = {}
         self._chunk = 0
         self._equal: dict[str, tuple[TopicConfigs, TopicConfigs]] = {}
-        self._refused: dict[str, dict[str, _RejectedValue]] = {}  # by remote topic and config
-        self._sent: dict[str, dict[str, _SentValue]] = {}  # what has not been seen to be kept yet
+        self._rejected: dict[str, dict[str, _RejectedValue]] = {}  # by remote topic and config
+        self._sent: dict[str, dict[str, _SentValue]] = {}  # not confirmed yet
         self._unknown: set[str] = set()  # configs
         self._unread: set[str] = set()
         self._failure = ""
-        self._was_fickle = False
+        self._had_reverted = False
 
     def sync(self, remotes: Mapping[str, str], source: ClusterAdmin, target: ClusterAdmin) -> None:
-        """Compare and alter; `remotes` is source topic -> remote topic that exists."""
-        here = source.topic_configs(remotes)
-        self._read_target(remotes, here.found, target)
-        failed = {self._flow.source: here.failed, self._flow.target: self._unread_there}
+        """Compare and alter; `remotes` is source topic -> existing remote topic."""
+        on_source = source.topic_configs(remotes)
+        self._read_target(remotes, on_source.found, target)
+        failed = {self._flow.source: on_source.failed, self._flow.target: self._unread_on_target}
         self._report_unread(failed, len(remotes))
-        actions = self._plan(remotes, here.found, self._there)
+        actions = self._plan(remotes, on_source.found, self._on_target)
         self._record_results(apply_configs(actions, target) if actions else [])
-        for remote in [one for one in self._refused if one not in self._there]:
-            del self._refused[remote]
-        for remote in [one for one in self._sent if one not in self._there]:
+        for remote in [one for one in self._rejected if one not in self._on_target]:
+            del self._rejected[remote]
+        for remote in [one for one in self._sent if one not in self._on_target]:
             del self._sent[remote]
         self._status.set_problem("configs refused", self._rejected_summary())
-        fickle = self._reverted_configs()
-        self._status.set_problem("configs not kept", fickle)
-        if fickle and not self._was_fickle:
-            _log.warning("%s: %s", self._flow, fickle)
-        self._was_fickle = bool(fickle)
+        reverted = self._reverted_configs()
+        self._status.set_problem("configs not kept", reverted)
+        if reverted and not self._had_reverted:
+            _log.warning("%s: %s", self._flow, reverted)
+        self._had_reverted = bool(reverted)
 
     def _read_target(
-        self, remotes: Mapping[str, str], here: Mapping[str, TopicConfigs], target: ClusterAdmin
+        self,
+        remotes: Mapping[str, str],
+        on_source: Mapping[str, TopicConfigs],
+        target: ClusterAdmin,
     ) -> None:
-        """Of thousands of topics those that need it, and of the others a share in turn.
+        """Read changed topics, and of thousands of others a part per round.
 
-        A cluster works for every topic that it is asked about, and only somebody's hand changes
-        anything on the target.
+        Describing configs costs the cluster work per topic, and changes on the target are rare.
         """
         names = sorted(remotes.values())
-        share = names
-        if len(names) > _ALL_AT_ONCE:
+        part = names
+        if len(names) > _MAX_TOPICS_PER_ROUND:
             self._chunk = (self._chunk + 1) % _TURNS
             first, last = (len(names) * n // _TURNS for n in (self._chunk, self._chunk + 1))
-            share = names[first:last]
-        unsettled = {
+            part = names[first:last]
+        changed = {
             remote
             for name, remote in remotes.items()
-            if name in here and (name not in self._equal or self._equal[name][0] is not here[name])
+            if name in on_source
+            and (name not in self._equal or self._equal[name][0] is not on_source[name])
         }
-        gone = self._there.keys() - set(names)
-        for remote in {*share, *unsettled, *gone}:
-            self._there.pop(remote, None)
-            self._unread_there.pop(remote, None)
-        for some in (share, sorted(unsettled.difference(share))):
-            answer = target.topic_configs(some)
-            self._there |= answer.found
-            self._unread_there |= answer.failed
+        deleted = self._on_target.keys() - set(names)
+        for remote in {*part, *changed, *deleted}:
+            self._on_target.pop(remote, None)
+            self._unread_on_target.pop(remote, None)
+        for topics in (part, sorted(changed.difference(part))):
+            results = target.topic_configs(topics)
+            self._on_target |= results.found
+            self._unread_on_target |= results.failed
 
     def _plan(
         self,
         remotes: Mapping[str, str],
-        here: Mapping[str, TopicConfigs],
-        there: Mapping[str, TopicConfigs],
+        on_source: Mapping[str, TopicConfigs],
+        on_target: Mapping[str, TopicConfigs],
     ) -> list[AlterTopic]:
-        """What to send; a pair of answers that was equal before is not looked at again."""
+        """Return what to send. Configs that are the same objects as last time are not compared."""
         actions: list[AlterTopic] = []
         equal: dict[str, tuple[TopicConfigs, TopicConfigs]] = {}
         for name, remote in remotes.items():
-            if name not in here or remote not in there:
+            if name not in on_source or remote not in on_target:
                 continue
-            pair = here[name], there[remote]
+            configs = on_source[name], on_target[remote]
             before = self._equal.get(name)
-            is_same = before is not None and before[0] is pair[0] and before[1] is pair[1]
-            action = None if is_same else self._action(name, remote, *pair)
+            is_same = before is not None and before[0] is configs[0] and before[1] is configs[1]
+            action = None if is_same else self._action(name, remote, *configs)
             if action is not None:
                 actions.append(action)
-            elif not self._sent.get(remote):  # else it is not known yet whether it stays
-                equal[name] = pair
+            elif not self._sent.get(remote):  # else it is not confirmed yet
+                equal[name] = configs
         self._equal = equal
         return actions
 
     def _action(
-        self, name: str, remote: str, here: TopicConfigs, there: TopicConfigs
+        self, name: str, remote: str, on_source: TopicConfigs, on_target: TopicConfigs
     ) -> AlterTopic | None:
-        self._report_unknown(unknown_configs(here, there, self._rules))
-        planned = plan_alteration(name, remote, here, there, self._rules)
+        self._report_unknown(unknown_configs(on_source, on_target, self._rules))
+        planned = plan_alteration(name, remote, on_source, on_target, self._rules)
         if planned is None:
             self._sent.pop(remote, None)
-            self._refused.pop(remote, None)
+            self._rejected.pop(remote, None)
             return None
-        refused = self._refused.get(remote, {})
-        for config in [one for one in refused if one not in planned.changes]:
-            del refused[config]  # the source wants something else now
+        rejected = self._rejected.get(remote, {})
+        for config in [one for one in rejected if one not in planned.changes]:
+            del rejected[config]  # the source has another value now
         changes = {
             config: value
             for config, value in planned.changes.items()
-            if config not in refused or refused[config].value != value
+            if config not in rejected or rejected[config].value != value
         }
         sent = self._sent.get(remote, {})
         for config in [one for one in sent if one not in planned.changes]:
-            del sent[config]  # it was kept
-        shown = {e.name: e.value for e in there if e.source is not ConfigSource.DYNAMIC_TOPIC}
+            del sent[config]  # confirmed
+        shown = {e.name: e.value for e in on_target if e.source is not ConfigSource.DYNAMIC_TOPIC}
         for config in [one for one in changes if one in sent]:
             if _skip_resend(sent[config], changes[config], shown.get(config)):
                 del changes[config]
         return replace(planned, changes=changes) if changes else None
 
-    # --- telling
+    # --- reporting
 
     def _report_unknown(self, configs: set[str]) -> None:
-        news = configs - self._unknown
-        if news:
-            self._unknown |= news
+        new = configs - self._unknown
+        if new:
+            self._unknown |= new
             _log.info(
-                f"{self._flow}: {self._flow.target} does not know {', '.join(sorted(news))}; "
-                "its version of Kafka has no such topic configs, and they are not synced."
+                f"{self._flow}: {self._flow.target} does not know {', '.join(sorted(new))}; "
+                "its Kafka version has no such topic configs, and they are not synced."
             )
 
     def _record_results(self, results: Sequence[AlterResult]) -> None:
@@ -190,84 +193,85 @@ class ConfigSync:
                 failures.append(one.error)
             elif one.changes:
                 self._record_sent(remote, one.changes)
-            if one.refused:
-                self._status.count_change("config refused", len(one.refused))
-            for config, words in one.refused.items():
-                refusal = _RejectedValue(one.action.changes[config], words)
-                self._refused.setdefault(remote, {})[config] = refusal
+            if one.rejected:
+                self._status.count_change("config refused", len(one.rejected))
+            for config, message in one.rejected.items():
+                rejected = _RejectedValue(one.action.changes[config], message)
+                self._rejected.setdefault(remote, {})[config] = rejected
         for sentence in _rejection_messages(self._flow.target, results):
             _log.warning("%s: %s", self._flow, sentence)
         self._report_failures(failures)
 
     def _record_sent(self, remote: str, changes: Mapping[str, str | None]) -> None:
-        """What was sent; and log it, but not every time where it does not stay."""
+        """Remember what was sent, and log it, unless it is sent again and again."""
         sent = self._sent.setdefault(remote, {})
         for config, value in changes.items():
-            self._refused.get(remote, {}).pop(config, None)
+            self._rejected.get(remote, {}).pop(config, None)
             before = sent.get(config)
             times = before.times + 1 if before is not None and before.value == value else 1
             pause = min(
-                _FIRST_PAUSE_SECONDS * 2.0 ** max(times - _TIMES, 0), _LONGEST_PAUSE_SECONDS
+                _FIRST_PAUSE_SECONDS * 2.0 ** max(times - _MAX_ATTEMPTS, 0), _MAX_PAUSE_SECONDS
             )
             sent[config] = _SentValue(value, times, time.monotonic() + pause)
         self._status.count_change("altered")
-        said = ", ".join(_describe_change(*one) for one in sorted(changes.items()))
-        is_news = any(sent[config].times <= _TIMES for config in changes)
-        level = logging.INFO if is_news else logging.DEBUG
-        _log.log(level, f"{self._flow}: {self._flow.target}: {remote}: {said}")
+        text = ", ".join(_describe_change(*one) for one in sorted(changes.items()))
+        is_new = any(sent[config].times <= _MAX_ATTEMPTS for config in changes)
+        level = logging.INFO if is_new else logging.DEBUG
+        _log.log(level, f"{self._flow}: {self._flow.target}: {remote}: {text}")
 
     def _reverted_configs(self) -> str:
-        """What was sent again and again, and is something else every time we look."""
+        """Describe the values that were sent several times and had changed each time."""
         found = [
             (remote, config)
             for remote, sent in self._sent.items()
             for config, one in sent.items()
-            if one.times >= _TIMES
+            if one.times >= _MAX_ATTEMPTS
         ]
         if not found:
             return ""
         remote, config = found[0]
         topics = len({remote for remote, _ in found})
         return (
-            f"{self._flow.target} does not keep {', '.join(sorted({c for _, c in found}))} on "
-            f"{topics} topics: '{remote}' had another value of {config} each of {_TIMES} times. "
-            "Somebody or something there sets it back; leave it to them with "
-            "config.properties.exclude."
+            f"{self._flow.target}: {', '.join(sorted({c for _, c in found}))} are changed back on "
+            f"{topics} topics (for example {config} on '{remote}', {_MAX_ATTEMPTS} times). Another "
+            "tool manages them; add them to config.properties.exclude."
         )
 
     def _report_failures(self, failures: Sequence[ClusterError]) -> None:
         sentence = ""
         if failures:
-            sentence = f"the configs of {len(failures)} topics cannot be altered: {failures[0]}"
+            sentence = f"cannot alter the configs of {len(failures)} topics: {failures[0]}"
             if sentence != self._failure:
                 _log.warning("%s: %s", self._flow, sentence)
         self._failure = sentence
         self._status.set_problem("configs failed", sentence)
 
     def _rejected_summary(self) -> str:
-        if not any(self._refused.values()):
+        if not any(self._rejected.values()):
             return ""
         every = [
-            (config, one) for refused in self._refused.values() for config, one in refused.items()
+            (config, one)
+            for rejected in self._rejected.values()
+            for config, one in rejected.items()
         ]
         configs = sorted({config for config, _ in every})
-        topics = sum(1 for refused in self._refused.values() if refused)
+        topics = sum(1 for rejected in self._rejected.values() if rejected)
         return (
-            f"{self._flow.target} refuses {', '.join(configs)} on {topics} topics: "
-            f"{every[0][1].words} Add them to config.properties.exclude, or change them on the "
+            f"{self._flow.target} rejects {', '.join(configs)} on {topics} topics: "
+            f"{every[0][1].message} Add them to config.properties.exclude, or change them on the "
             "source."
         )
 
     def _report_unread(self, failed: Mapping[str, Mapping[str, BrokerError]], topics: int) -> None:
         for alias, errors in failed.items():
-            real = {t: e for t, e in errors.items() if e.code not in _MISSING}
-            if not real:
+            errors_shown = {t: e for t, e in errors.items() if e.code not in _MISSING}
+            if not errors_shown:
                 self._unread.discard(alias)
                 self._status.set_problem(f"configs of {alias}", "")
                 continue
             sentence = (
-                f"the configs of {len(real)} of {topics} topics cannot be read on {alias}, and are "
-                f"not kept in line: {next(iter(real.values()))}"
+                f"cannot read the configs of {len(errors_shown)} of {topics} topics on {alias}; "
+                f"they are not synced: {next(iter(errors_shown.values()))}"
             )
             self._status.set_problem(f"configs of {alias}", sentence)
             if alias not in self._unread:
@@ -276,21 +280,21 @@ class ConfigSync:
 
 
 def _describe_change(config: str, value: str | None) -> str:
-    return f"{config} taken back to the default" if value is None else f"{config}={value}"
+    return f"{config} reset to the default" if value is None else f"{config}={value}"
 
 
 def _rejection_messages(target: str, results: Sequence[AlterResult]) -> list[str]:
-    """One per refused config and value, however many topics it is refused on."""
+    """Return one message per rejected config and value, for all its topics."""
     topics: dict[tuple[str, str | None], list[str]] = {}
-    words: dict[tuple[str, str | None], str] = {}
+    messages: dict[tuple[str, str | None], str] = {}
     for one in results:
-        for config, said in one.refused.items():
-            pair = config, one.action.changes[config]
-            topics.setdefault(pair, []).append(one.action.remote)
-            words.setdefault(pair, said)
+        for config, message in one.rejected.items():
+            change = config, one.action.changes[config]
+            topics.setdefault(change, []).append(one.action.remote)
+            messages.setdefault(change, message)
     return [
-        f"{target} refuses {_describe_change(config, value)} on '{remotes[0]}'"
-        f"{f' and {len(remotes) - 1} more' if len(remotes) > 1 else ''}, the rest went through: "
-        f"{words[config, value]}"
+        f"{target} rejects {_describe_change(config, value)} on '{remotes[0]}'"
+        f"{f' and {len(remotes) - 1} more' if len(remotes) > 1 else ''}; "
+        f"other changes are applied: {messages[config, value]}"
         for (config, value), remotes in topics.items()
     ]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads both sides of pairs and plans all that a run would do there; changes nothing.
+"""Reads both clusters of flows and plans everything that a run would do; changes nothing.
 
-It asks no question that makes a broker create something: no coordinator of a group that is not
-listed, no producer id, no topic that is not there. Everything is decided by the planners that the
-connectors themselves use. Belongs to one thread.
+Sends no request that makes a broker create something: no FindCoordinator for a group that is not
+listed, no InitProducerId, no topic that does not exist. Uses the planners of the connectors. Not
+thread-safe.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from sparkmirror.topology.topics import (
     topics_to_create,
 )
 
-_NOT_YET = "not created yet"  # stands for the id of a topic that will be
+_NOT_CREATED_YET = "not created yet"  # instead of the id of a topic that will be created
 _NOT_MOVED = (
     GroupPositionState.ACTIVE,
     GroupPositionState.AHEAD,
@@ -66,7 +66,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class _SharedPlanState:
-    """What the plans of all pairs have in common."""
+    """State that the plans of all flows share."""
 
     changes: dict[str, ProjectedChanges] = field(
         default_factory=lambda: defaultdict(ProjectedChanges)
@@ -75,15 +75,15 @@ class _SharedPlanState:
 
 
 def build_plans(
-    flows: Sequence[FlowSettings], say: ProgressCallback = lambda _: None
+    flows: Sequence[FlowSettings], on_progress: ProgressCallback = lambda _: None
 ) -> tuple[list[FlowPlan], list[tuple[Flow, str]]]:
-    """The plans of some pairs, and those pairs that could not be read, with the reason."""
+    """Return the plans, and the flows that could not be read with the reason."""
     ordered = sorted(flows, key=lambda one: one.flow)
     unread: dict[Flow, str] = {}
     while True:
         try:
-            plans = _plan_all([one for one in ordered if one.flow not in unread], say)
-        except _FlowUnreadableError as error:  # the others, without reckoning with that one
+            plans = _plan_all([one for one in ordered if one.flow not in unread], on_progress)
+        except _FlowUnreadableError as error:  # plan the others without it
             unread[error.flow] = str(error)
         else:
             return plans, list(unread.items())
@@ -95,60 +95,59 @@ class _FlowUnreadableError(Exception):
         self.flow = flow
 
 
-def _plan_all(flows: Sequence[FlowSettings], say: ProgressCallback) -> list[FlowPlan]:
-    reckoning = _SharedPlanState()
+def _plan_all(flows: Sequence[FlowSettings], on_progress: ProgressCallback) -> list[FlowPlan]:
+    shared = _SharedPlanState()
     with ExitStack() as stack:
-        readers = [stack.enter_context(_FlowPlanner(one, reckoning, say)) for one in flows]
-        for reader in readers:
-            reader.attempt(reader.read_topics)
-        # Every pass may give other pairs something to mirror, in chains as long as there are
-        # pairs; two that undo each other would go on for ever.
-        for _ in range(len(readers) + 1):
-            news = [reader.attempt(reader.plan_topics) for reader in readers]
-            if not any(news):
+        planners = [stack.enter_context(_FlowPlanner(one, shared, on_progress)) for one in flows]
+        for planner in planners:
+            planner.attempt(planner.read_topics)
+        # Every pass may create topics that other flows mirror, in chains as long as there are
+        # flows. The limit ends two flows that undo each other's changes.
+        for _ in range(len(planners) + 1):
+            has_changes = [planner.attempt(planner.plan_topics) for planner in planners]
+            if not any(has_changes):
                 break
-        return [reader.attempt(reader.finish) for reader in readers]
+        return [planner.attempt(planner.finish) for planner in planners]
 
 
 class _FlowPlanner(Closable):
-    """One pair of clusters: `look`, `plan_topics` until nothing is new, `finish`."""
+    """Plans one flow: `read_topics`, `plan_topics` until nothing changes, `finish`."""
 
     def __init__(
-        self, settings: FlowSettings, reckoning: _SharedPlanState, say: ProgressCallback
+        self, settings: FlowSettings, shared: _SharedPlanState, on_progress: ProgressCallback
     ) -> None:
         self._settings = settings
         self._flow = settings.flow
         self._policy = load_policy(settings.policy, settings.flow)
-        self._reckoning = reckoning
-        self._say = say
+        self._shared = shared
+        self._on_progress = on_progress
         creates = settings.source.topic_creation_enabled
         self._rules = topic_rules(self._policy, self._flow, creates=creates)
-        changes = reckoning.changes
+        changes = shared.changes
         self._source = ClusterView(ClusterClient(settings.source_admin), changes[self._flow.source])
         self._target = ClusterView(ClusterClient(settings.target_admin), changes[self._flow.target])
         self._actions: list[Action] = []
-        self._notices: dict[str, None] = {}  # each once, in order
+        self._notices: dict[str, None] = {}  # without duplicates, in order
 
     def close(self) -> None:
-        """Hang up."""
         self._source.client.close()
         self._target.client.close()
 
     def attempt(self, step: Callable[[], T]) -> T:
-        """Do a step; what goes wrong with it is an _FlowUnreadableError of this pair."""
+        """Run a step; its errors become a _FlowUnreadableError of this flow."""
         try:
             return step()
         except SparkmirrorError as error:
             raise _FlowUnreadableError(self._flow, error) from error
 
     def read_topics(self) -> None:
-        """Read the topics of both sides."""
-        for alias, site in ((self._flow.source, self._source), (self._flow.target, self._target)):
-            self._say(f"{self._flow}: reading the topics of {alias}")
-            site.read_topics()
+        """Read the topics of both clusters."""
+        for alias, view in ((self._flow.source, self._source), (self._flow.target, self._target)):
+            self._on_progress(f"{self._flow}: reading the topics of {alias}")
+            view.read_topics()
 
     def plan_topics(self) -> bool:
-        """Plan topics and configs, with what is planned already; whether there was more to do."""
+        """Plan topics and configs on top of earlier passes. Returns whether it added actions."""
         actions = [
             *self._internal_topic_actions(self._source, Side.SOURCE),
             *self._internal_topic_actions(self._target, Side.TARGET),
@@ -156,12 +155,12 @@ class _FlowPlanner(Closable):
         if self._settings.enabled:
             actions += self._remote_topic_actions()
         for action in actions:
-            self._reckoning.changes[cluster_of(action, self._flow)].add(action)
+            self._shared.changes[cluster_of(action, self._flow)].add(action)
         self._actions = merge_actions(self._actions, actions)
         return bool(actions)
 
     def finish(self) -> FlowPlan:
-        """The whole plan: groups and the forecast as well."""
+        """Return the whole plan, with groups and forecast."""
         forecast = None
         if self._settings.enabled:
             stored = self._stored_positions()
@@ -186,26 +185,26 @@ class _FlowPlanner(Closable):
 
     # --- topics
 
-    def _choose(self, site: ClusterView, factor: ReplicationFactor) -> int:
-        alias = site.admin.alias
-        chosen = choose_factor(factor, alias, site.brokers)
-        sentence = shortfall_warning(factor, alias, site.brokers)
-        if sentence is not None and alias not in self._reckoning.warned:
-            self._reckoning.warned.add(alias)
+    def _choose(self, view: ClusterView, factor: ReplicationFactor) -> int:
+        alias = view.admin.alias
+        chosen = choose_factor(factor, alias, view.brokers)
+        sentence = shortfall_warning(factor, alias, view.brokers)
+        if sentence is not None and alias not in self._shared.warned:
+            self._shared.warned.add(alias)
             self._note(sentence)
         return chosen
 
-    def _internal_topic_actions(self, site: ClusterView, side: Side) -> Sequence[Action]:
+    def _internal_topic_actions(self, view: ClusterView, side: Side) -> Sequence[Action]:
         names = self._policy.replication
-        wanted = [one for one in internal_topics(self._settings, names) if one.side is side]
-        there = site.topics
-        configs = site.configs(topics_to_inspect(wanted, there))
+        topics = [one for one in internal_topics(self._settings, names) if one.side is side]
+        existing = view.topics
+        configs = view.configs(topics_to_inspect(topics, existing))
         plan = plan_internal_topics(
-            wanted,
-            there,
+            topics,
+            existing,
             configs,
-            site.admin.alias,
-            lambda factor: self._choose(site, factor),
+            view.admin.alias,
+            lambda factor: self._choose(view, factor),
             creates=self._settings.source.topic_creation_enabled,
         )
         for error in plan.failures.values():
@@ -213,8 +212,7 @@ class _FlowPlanner(Closable):
         return plan.creations
 
     def _remote_topic_actions(self) -> list[Action]:
-        """What is to be done about remote topics."""
-        for topic, error in self._source.refused.items():
+        for topic, error in self._source.failed.items():
             if self._rules.replicates(topic):
                 self._note(str(error))
         mirrored = mirrored_topics(self._source.topics, self._rules)
@@ -227,20 +225,20 @@ class _FlowPlanner(Closable):
     def _source_configs(
         self, mirrored: Mapping[str, TopicDescription]
     ) -> dict[str, tuple[ConfigEntry, ...]]:
-        """Of all mirrored topics if configs are synced, else of those that are to be created."""
+        """Read configs of all mirrored topics if configs are synced, else of topics to create."""
         if self._settings.source.sync_configs_seconds is not None:
             names = list(mirrored)
         else:
             names = topics_to_create(self._source.topics, self._target.topics, self._rules)
-        self._say(f"{self._flow}: reading the configs of {len(names):,} topics")
+        self._on_progress(f"{self._flow}: reading the configs of {len(names):,} topics")
         return self._source.configs(names)
 
     def _plan_topics(self, configs: Mapping[str, Sequence[ConfigEntry]]) -> TopicPlan:
-        found, there = self._source.topics, self._target.topics
+        on_source, on_target = self._source.topics, self._target.topics
         replicas = 1
-        if topics_to_create(found, there, self._rules):
+        if topics_to_create(on_source, on_target, self._rules):
             replicas = self._choose(self._target, self._settings.source.replication_factor)
-        return plan_topics(found, there, configs, self._rules, replicas)
+        return plan_topics(on_source, on_target, configs, self._rules, replicas)
 
     def _alterations(
         self,
@@ -251,20 +249,20 @@ class _FlowPlanner(Closable):
             return []
         named = remote_names(mirrored, self._rules)
         remotes = {name: to for name, to in named.items() if to in self._target.topics}
-        there = self._target.configs(remotes.values())
+        target_configs = self._target.configs(remotes.values())
         unread = sorted(
-            name for name, to in remotes.items() if name not in configs or to not in there
+            name for name, to in remotes.items() if name not in configs or to not in target_configs
         )
         if unread:
             more = f" and {len(unread) - 1} more" if len(unread) > 1 else ""
             self._note(
-                f"The configs of topic '{unread[0]}'{more} could not be read on both sides, so "
-                f"they are not compared. Grant DescribeConfigs."
+                f"Cannot read the configs of topic '{unread[0]}'{more} on both clusters; they are "
+                f"not compared. Grant DESCRIBE_CONFIGS."
             )
-        return plan_configs(remotes, configs, there, self._rules)
+        return plan_configs(remotes, configs, target_configs, self._rules)
 
     def _deletions(self, stored: Mapping[TopicPartition, StoredPosition]) -> Sequence[Action]:
-        """Copies of topics that are gone; a notice names those that stay."""
+        """Plan deletions of remote topics whose source was deleted; notices name those kept."""
         mirrored = {
             name: MirroredTopic(
                 self._rules.remote_name(name), str(topic.topic_id) if topic.topic_id else None
@@ -273,9 +271,9 @@ class _FlowPlanner(Closable):
         }
         selected = {tp.topic for tp in stored if self._rules.replicates(tp.topic)}
         missing = sorted(selected - mirrored.keys())
-        gone = deleted_topics(self._source.admin.topics(missing).failed) if missing else []
+        deleted = deleted_topics(self._source.admin.topics(missing).failed) if missing else []
         plan = plan_topic_deletions(
-            gone, stored, mirrored, self._rules, self._target.admin, self._settings
+            deleted, stored, mirrored, self._rules, self._target.admin, self._settings
         )
         for kept in plan.kept:
             self._note(str(kept))
@@ -286,15 +284,15 @@ class _FlowPlanner(Closable):
             self._note(str(KeptTopic(action.source, action.remote, reason)))
         return []
 
-    # --- rights
+    # --- ACLs
 
     def _acl_actions(self) -> list[Action]:
-        self._say(f"{self._flow}: reading the ACLs")
+        self._on_progress(f"{self._flow}: reading the ACLs")
         mirrored = list(mirrored_topics(self._source.topics, self._rules))
         with AclSync(self._settings, self._policy, FlowStatus(str(self._flow))) as acls:
             try:
                 plan = acls.plan(mirrored)
-            except BrokerError as error:  # not for us to see: the rest of the plan holds
+            except BrokerError as error:  # not authorized: the rest of the plan is valid
                 self._note(str(error))
                 return []
         for sentence in filter(None, (plan.skip_reason, *plan.notices)):
@@ -310,19 +308,19 @@ class _FlowPlanner(Closable):
         return has_checkpoints and checkpoint.sync_group_offsets_seconds is not None
 
     def _group_moves(self) -> list[MoveGroup]:
-        self._say(f"{self._flow}: reading the consumer groups")
+        self._on_progress(f"{self._flow}: reading the consumer groups")
         with GroupSync(self._settings, self._policy) as rounds:
-            found = rounds.plan(rounds.wanted_groups(), syncs_groups=True, only_listed=True)
+            found = rounds.plan(rounds.selected_groups(), syncs_groups=True, only_listed=True)
             map_topic = offset_map_topic(self._policy.replication, self._flow.source)
-            complaints = rounds.problems if map_topic in self._target.found else []
-        for sentence in complaints:
+            problems = rounds.problems if map_topic in self._target.found else []
+        for sentence in problems:
             self._note(sentence)
         for group, reason in sorted(found.failures.items()):
             self._note(f"group '{group}': {reason}")
         counts = Counter(one.state for one in found.positions if one.state in _NOT_MOVED)
         if counts:
             listed = ", ".join(f"{counts[s]} {s.value}" for s in _NOT_MOVED if counts[s])
-            self._note(f"Some positions of groups stay as they are: {listed}. See `groups`.")
+            self._note(f"Some positions of groups are not changed: {listed}. See `groups`.")
         return [
             MoveGroup(
                 group,
@@ -340,32 +338,32 @@ class _FlowPlanner(Closable):
     # --- records
 
     def _stored_positions(self) -> dict[TopicPartition, StoredPosition]:
-        """Where the flow stands; nowhere if there is no offsets topic yet."""
+        """Return the stored positions; none if the offsets topic does not exist."""
         topic, state = self._settings.internal_topics.offsets, self._settings.state_cluster
-        there = self._target.found
+        existing = self._target.found
         if self._settings.worker_cluster is not None:
             with ClusterAdmin(state) as admin:
-                there = admin.topics([topic]).found
-        if topic not in there:
+                existing = admin.topics([topic]).found
+        if topic not in existing:
             return {}
-        self._say(f"{self._flow}: reading where it stands")
+        self._on_progress(f"{self._flow}: reading the stored positions")
         name, alias = self._settings.source.name, self._flow.source
         return OffsetStore(state, topic, connector=name, source_alias=alias).read().positions
 
     def _forecast(self, stored: Mapping[TopicPartition, StoredPosition]) -> Forecast:
-        self._say(f"{self._flow}: looking how much there is to copy")
-        expected = read_backlog(self._settings, self._source.client, self._partitions(), stored)
-        for sentence in expected.notices:
+        self._on_progress(f"{self._flow}: reading the amount to copy")
+        backlog = read_backlog(self._settings, self._source.client, self._partitions(), stored)
+        for sentence in backlog.notices:
             self._note(sentence)
-        return expected.forecast
+        return backlog.forecast
 
     def _partitions(self) -> list[MirroredPartition]:
-        """All partitions there are that would be mirrored once the plan is carried out."""
+        """Return all existing partitions that are mirrored once the plan is carried out."""
         found: list[MirroredPartition] = []
         for name, topic in mirrored_topics(self._source.found, self._rules).items():
             remote_name = self._rules.remote_name(name)
             counterpart = self._target.found.get(remote_name)
-            target_id = _id_of(counterpart) if counterpart is not None else _NOT_YET
+            target_id = _id_of(counterpart) if counterpart is not None else _NOT_CREATED_YET
             found += [
                 MirroredPartition(
                     TopicPartition(name, index), remote_name, _id_of(topic), target_id

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who else writes to a flow's remote topics: another flow of ours, which is fine, or a stranger.
+"""Classifies other producers on a flow's remote topics: another flow of ours, or a foreign writer.
 
-A flow's producer id stands in its stored positions before it writes anything, so the offsets
-topics on the target, and the one of the flow's own worker, name all of ours, also those of other
-processes. Exactly-once flows are known by their transactional ids instead.
+A flow's producer id is in its stored positions before it writes. So the offsets topics on the
+target, and that of the flow's own worker, contain the ids of all our flows, of other processes too.
+Exactly-once flows are known by their transactional ids.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from sparkmirror.state.incidents import Incident, IncidentKind
 from sparkmirror.state.offset_store import stored_producers
 from sparkmirror.task.messages import OtherWriter
 
-_NO_ID = -1  # a producer without an id is never ours
-_LOOK_AGAIN_SECONDS = 30.0
-_TRY_AGAIN_SECONDS = 5.0
+_NO_ID = -1  # a producer without id is never ours
+_INTERVAL_SECONDS = 30.0
+_RETRY_SECONDS = 5.0
 
 
 class ForeignWriters:
-    """Called from the control channel's thread, looks things up on threads of its own."""
+    """Called from the control channel's thread; reads on its own threads."""
 
     def __init__(self, settings: FlowSettings, status: FlowStatus) -> None:
         self._flow = settings.flow
@@ -39,57 +39,57 @@ class ForeignWriters:
         self._lock = threading.Lock()
         self._ours: set[int] = set()
         self._classified: set[OtherWriter] = set()
-        self._is_looking = False
+        self._is_running = False
         self._not_before = 0.0
 
     def report(self, writers: Iterable[OtherWriter]) -> None:
-        """Report those that are strangers; returns at once."""
+        """Report foreign writers; does not block."""
         with self._lock:
             new = [one for one in writers if one not in self._classified]
-            if not new or self._is_looking or time.monotonic() < self._not_before:
+            if not new or self._is_running or time.monotonic() < self._not_before:
                 return
-            self._is_looking = True
+            self._is_running = True
         threading.Thread(
             target=self._classify, args=(new,), name=f"{self._flow}/foreign-writers", daemon=True
         ).start()
 
     def _classify(self, writers: list[OtherWriter]) -> None:
-        pause = _TRY_AGAIN_SECONDS
+        pause = _RETRY_SECONDS
         try:
             if any(one.producer_id not in self._ours | {_NO_ID} for one in writers):
                 self._ours |= self._own_producer_ids()
         except (ClusterError, WireError) as error:
-            self._status.set_problem("writers", f"{self._flow.target}: other writers: {error}")
+            self._status.set_problem("writers", f"{self._flow.target}: other producers: {error}")
         else:
-            pause = _LOOK_AGAIN_SECONDS
-            moment = int(time.time() * 1000)
-            strangers = [one for one in writers if one.producer_id not in self._ours]
-            self._status.add_incidents([self._incident(one, moment) for one in strangers])
+            pause = _INTERVAL_SECONDS
+            now_ms = int(time.time() * 1000)
+            foreign = [one for one in writers if one.producer_id not in self._ours]
+            self._status.add_incidents([self._incident(one, now_ms) for one in foreign])
             self._status.set_problem("writers", "")
             with self._lock:
                 self._classified.update(writers)
         with self._lock:
-            self._is_looking = False
+            self._is_running = False
             self._not_before = time.monotonic() + pause
 
     def _own_producer_ids(self) -> set[int]:
         with ClusterAdmin(self._target) as admin:
             names = admin.topics().found
-        stores = {n for n in names if n.startswith("mm2-offsets") and n.endswith("internal")}
+        topics = {n for n in names if n.startswith("mm2-offsets") and n.endswith("internal")}
         found = stored_producers(self._state, self._offsets_topic)
-        for store in sorted(stores):
-            found |= stored_producers(self._target, store)
-        sources = {name.removeprefix("mm2-offsets").removesuffix("internal") for name in stores}
+        for topic in sorted(topics):
+            found |= stored_producers(self._target, topic)
+        sources = {name.removeprefix("mm2-offsets").removesuffix("internal") for name in topics}
         groups = {f"{source[1:-1]}-mm2-" for source in sources}
         with TransactionalIds(self._target) as ids:
             return found | ids.producer_ids(groups | {self._id_prefix})
 
-    def _incident(self, writer: OtherWriter, moment: int) -> Incident:
+    def _incident(self, writer: OtherWriter, time_ms: int) -> Incident:
         who = f"producer id {writer.producer_id}" if writer.producer_id >= 0 else "one without id"
         cause = (
-            f"{self._flow.target}: {who}; no flow of ours writes there with it, so that its "
-            "records stand among the copies"
+            f"{self._flow.target}: {who} belongs to no flow; its records are mixed with the "
+            "mirrored ones"
         )
         return Incident(
-            IncidentKind.FOREIGN_WRITER, writer.topic, writer.partition, -1, -1, -1, cause, moment
+            IncidentKind.FOREIGN_WRITER, writer.topic, writer.partition, -1, -1, -1, cause, time_ms
         )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moves one consumer group to the target for good: nothing is processed twice, nothing skipped.
+"""Moves one consumer group to the target: no record is processed twice, none is skipped.
 
-Waits until the group has no members on either side and the copy has come as far as the group,
-then sets the exact positions on the target and reads them back.
+Waits until the group has no members on either cluster and everything it committed is copied. Then
+sets the exact positions on the target and reads them back.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from sparkmirror.kafka.descriptions import CommittedOffset
 from sparkmirror.model import TopicPartition
 from sparkmirror.offsets.group_positions import GroupPosition, GroupPositionState
 
-_LOOK_SECONDS = 0.5
+_POLL_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class MigratedGroup:
-    """Where the group goes on, and what was left alone: filtered topics, empty partitions.
+    """The new positions, and what was skipped: filtered topics, empty partitions.
 
-    There a consumer on the target begins by its own `auto.offset.reset`.
+    In skipped partitions a consumer on the target starts by its `auto.offset.reset`.
     """
 
     positions: tuple[GroupPosition, ...]
@@ -37,35 +37,35 @@ def migrate_group(
     *,
     timeout_seconds: float,
     rewind: bool,
-    say: Callable[[str], None],
+    on_progress: Callable[[str], None],
 ) -> MigratedGroup:
-    """Park a group; GroupMigrationError if it cannot be done within the time."""
+    """Move a group. Raises GroupMigrationError if that is not possible within the timeout."""
     deadline = time.monotonic() + timeout_seconds
     while True:
         found, obstacle = _read_group(rounds, group)
         if not obstacle:
             break
-        say(obstacle)
-        if time.monotonic() + _LOOK_SECONDS > deadline:
+        on_progress(obstacle)
+        if time.monotonic() + _POLL_SECONDS > deadline:
             message = f"Group '{group}' is not parked after {timeout_seconds:g} s: {obstacle}."
             raise GroupMigrationError(message)
-        time.sleep(_LOOK_SECONDS)
-    wanted = {
+        time.sleep(_POLL_SECONDS)
+    offsets = {
         one.target: CommittedOffset(one.translation.offset, one.committed.metadata)
         for one in found
         if one.target is not None and one.translation is not None and one.is_placed
     }
     if not rewind:
-        _require_no_rewind(rounds, group, wanted)
-    error = rounds.target_groups.commit_offsets({group: wanted})[group]
+        _require_no_rewind(rounds, group, offsets)
+    error = rounds.target_groups.commit_offsets({group: offsets})[group]
     if error is not None:
         raise error
-    _verify_committed(rounds, group, wanted)
+    _verify_committed(rounds, group, offsets)
     after, obstacle = _read_group(rounds, group)
     if obstacle or [one.committed for one in after] != [one.committed for one in found]:
         raise GroupMigrationError(
-            f"Group '{group}' went on consuming on '{rounds.source_groups.alias}' while it was "
-            "parked. Stop its consumers there, and park it again."
+            f"Group '{group}' kept consuming on '{rounds.source_groups.alias}' while it was "
+            "moved. Stop its consumers there, and park it again."
         )
     return MigratedGroup(
         tuple(one for one in found if one.is_placed),
@@ -74,7 +74,7 @@ def migrate_group(
 
 
 def _read_group(rounds: GroupSync, group: str) -> tuple[list[GroupPosition], str]:
-    """The group's positions, and what is in the way."""
+    """Return the group's positions, and what blocks the migration."""
     for side in (rounds.source_groups, rounds.target_groups):
         state = side.listings([group]).found.get(group)
         if state is not None and state.is_active:
@@ -82,7 +82,7 @@ def _read_group(rounds: GroupSync, group: str) -> tuple[list[GroupPosition], str
                 f"it has members on '{side.alias}' ({state.state}); stop its consumers there"
             )
         if state is None and side is rounds.source_groups:
-            return [], f"'{side.alias}' has no such group"
+            return [], f"group not found on '{side.alias}'"
     found = rounds.plan([group], syncs_groups=False)
     if group in found.failures:
         return [], found.failures[group]
@@ -99,44 +99,46 @@ def _blocker(rounds: GroupSync, positions: Sequence[GroupPosition]) -> str:
     ]
     unknown = [one.source for one in inexact if one.state is GroupPositionState.NOT_MIRRORED]
     empty = rounds.empty_partitions(unknown) if unknown else set()
-    waiting = [one for one in inexact if one.source not in empty]
-    if not waiting and not any(one.is_exact for one in positions):
-        return "none of its offsets is in a topic that is mirrored and has records"
-    if not waiting:
+    blocking = [one for one in inexact if one.source not in empty]
+    if not blocking and not any(one.is_exact for one in positions):
+        return "none of its offsets is in a mirrored topic with records"
+    if not blocking:
         return ""
-    one = waiting[0]
-    more = f" and {len(waiting) - 1} more partitions" if len(waiting) > 1 else ""
+    one = blocking[0]
+    more = f" and {len(blocking) - 1} more partitions" if len(blocking) > 1 else ""
     return f"{one.source} at {one.committed.offset}{more}: {one.state.value}: {one.reason}"
 
 
 def _require_no_rewind(
-    rounds: GroupSync, group: str, wanted: dict[TopicPartition, CommittedOffset]
+    rounds: GroupSync, group: str, offsets: dict[TopicPartition, CommittedOffset]
 ) -> None:
-    answer = rounds.target_groups.committed_offsets([group])
-    for error in answer.failed.values():
+    result = rounds.target_groups.committed_offsets([group])
+    for error in result.failed.values():
         raise error
-    there = answer.found.get(group, {})
-    ahead = [tp for tp in sorted(wanted) if tp in there and there[tp].offset > wanted[tp].offset]
+    current = result.found.get(group, {})
+    ahead = [
+        tp for tp in sorted(offsets) if tp in current and current[tp].offset > offsets[tp].offset
+    ]
     if ahead:
         tp = ahead[0]
         raise GroupMigrationError(
-            f"Group '{group}' stands at {there[tp].offset} in {tp} on "
-            f"'{rounds.target_groups.alias}', behind its position {wanted[tp].offset}: it has "
-            "consumed there before. Park it with --rewind to consume those records again."
+            f"Group '{group}' is at offset {current[tp].offset} of {tp} on "
+            f"'{rounds.target_groups.alias}', after its new position {offsets[tp].offset}: it "
+            "has consumed there before. Use --rewind to consume those records again."
         )
 
 
 def _verify_committed(
-    rounds: GroupSync, group: str, wanted: dict[TopicPartition, CommittedOffset]
+    rounds: GroupSync, group: str, offsets: dict[TopicPartition, CommittedOffset]
 ) -> None:
-    answer = rounds.target_groups.committed_offsets([group])
-    for error in answer.failed.values():
+    result = rounds.target_groups.committed_offsets([group])
+    for error in result.failed.values():
         raise error
-    there = answer.found.get(group, {})
-    for tp, committed in wanted.items():
-        if tp not in there or there[tp].offset != committed.offset:
+    current = result.found.get(group, {})
+    for tp, committed in offsets.items():
+        if tp not in current or current[tp].offset != committed.offset:
+            offset = current[tp].offset if tp in current else "no offset"
             raise GroupMigrationError(
-                f"Group '{group}' stands at {there[tp].offset if tp in there else 'no offset'} in "
-                f"{tp} on '{rounds.target_groups.alias}', although {committed.offset} was set: "
-                "somebody else moves it. Park it again."
+                f"Group '{group}' is at {offset} of {tp} on '{rounds.target_groups.alias}', "
+                f"although {committed.offset} was set: another client moves it. Park it again."
             )

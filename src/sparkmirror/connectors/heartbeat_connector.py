@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """MirrorHeartbeatConnector: one small record a second on the target, for every pair of clusters.
 
-Everything but `status` and `stop` belongs to the connector's own thread, `<flow>/heartbeat`.
+Everything but `status` and `stop` belongs to the thread that calls `run`.
 Waiting comes before emitting, as in MM2. An unreachable target is tried again with back-off; the
 log says when heartbeats stop and when they come back, not each failure in between.
 """
@@ -23,7 +23,7 @@ from sparkmirror.wire.batch_builder import NewRecord, build_batch
 from sparkmirror.wire.record_batch import stamp
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
 
     from sparkmirror.model import Flow
     from sparkmirror.wire.settings import ConnectionSettings
@@ -51,13 +51,12 @@ class HeartbeatStatus:
 
     state: HeartbeatState
     count: int = 0
-    last_timestamp_ms: int | None = None
     error: str | None = None
     is_refused: bool = False  # it will not go away by itself
 
 
 class MirrorHeartbeatConnector:
-    """Emits the heartbeats of one pair from a thread of its own."""
+    """Emits the heartbeats of one pair."""
 
     def __init__(
         self,
@@ -81,7 +80,6 @@ class MirrorHeartbeatConnector:
         )
         self._client = ClusterClient(hurried, self._stopping)
         self._writer = TopicWriter(self._client, topic)
-        self._thread = threading.Thread(target=self._run, name=f"{flow}/heartbeat", daemon=True)
 
     @property
     def status(self) -> HeartbeatStatus:
@@ -90,31 +88,22 @@ class MirrorHeartbeatConnector:
             return replace(self._status, state=HeartbeatState.STOPPED)
         return self._status
 
-    def start(self) -> None:
-        """Begins; the first heartbeat goes out after one interval."""
-        self._thread.start()
-
     def stop(self) -> None:
-        """Asks for the end; `join` waits for it."""
+        """Ask for the end; a second is enough unless it is just connecting."""
         self._stopping.set()
         self._client.interrupt()
 
     @property
     def is_running(self) -> bool:
-        """Whether its thread runs."""
-        return self._thread.is_alive()
+        """Always False: it has no helper threads."""
+        return False
 
-    def join(self, seconds: float = _STOP_SECONDS) -> bool:
-        """Waits, a second is enough unless it is just connecting; whether it has ended."""
-        if self._thread.is_alive():
-            self._thread.join(seconds)
-        return not self._thread.is_alive()
-
-    def _run(self) -> None:
+    def run(self, ready_topics: Container[str]) -> None:  # noqa: ARG002 - an emit reports what it lacks
+        """Emit until the end; the first heartbeat goes out after one interval."""
         try:
             self._loop()
         except Exception as error:
-            # The root of the thread: the status is how an unforeseen error gets out of here.
+            # The status is how an unforeseen error gets out of here.
             log.exception(f"{self._flow}/heartbeat: heartbeats have ended.")
             self._status = replace(self._status, state=HeartbeatState.FAILED, error=repr(error))
         finally:
@@ -144,15 +133,13 @@ class MirrorHeartbeatConnector:
         batch = build_batch([record], heartbeat.timestamp_ms)
         stamp(memoryview(batch), -1, -1, -1)  # a heartbeat written twice does no harm
         self._writer.append({_PARTITION: bytes(batch)})
-        self._succeeded(heartbeat)
+        self._succeeded()
 
-    def _succeeded(self, heartbeat: Heartbeat) -> None:
+    def _succeeded(self) -> None:
         before = self._status
         if before.state is HeartbeatState.RETRYING:
             log.info(f"{self._flow}/heartbeat: heartbeats arrive on '{self._target.alias}' again.")
-        self._status = HeartbeatStatus(
-            HeartbeatState.RUNNING, before.count + 1, heartbeat.timestamp_ms
-        )
+        self._status = HeartbeatStatus(HeartbeatState.RUNNING, before.count + 1)
 
     def _failed(self, error: ClusterError) -> None:
         if self._status.state is HeartbeatState.RUNNING:

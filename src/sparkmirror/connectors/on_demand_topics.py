@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Creates the ledger and the dead-letter topic of a flow when they are first needed.
 
-Most flows never do, and their targets then hold MM2's topics only. A task says so in its progress
-until the topic is there, so a failed attempt need not be remembered for longer than a pause. What
-the driver itself meets it writes to the ledger through here as well.
+Most flows never need them; their targets then have MM2's topics only. A task reports a missing
+topic in its progress until it exists, so a failed attempt is simply repeated after a pause. The
+driver's own incidents are written to the ledger here as well.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 
 class OnDemandTopics:
-    """The on-demand topics of one flow; callable from any thread."""
+    """The on-demand topics of one flow. Thread-safe."""
 
     def __init__(
         self,
@@ -59,20 +59,20 @@ class OnDemandTopics:
         self._not_before = 0.0
 
     def request(self, names: Iterable[str]) -> None:
-        """Create these topics unless that is being done already; returns at once."""
+        """Create these topics unless that is in progress; does not block."""
         with self._lock:
-            wanted = [self._topics[n] for n in names if n in self._topics and n not in self._busy]
-            if not wanted or time.monotonic() < self._not_before:
+            topics = [self._topics[n] for n in names if n in self._topics and n not in self._busy]
+            if not topics or time.monotonic() < self._not_before:
                 return
-            self._busy |= {topic.name for topic in wanted}
+            self._busy |= {topic.name for topic in topics}
         threading.Thread(
-            target=self._create, args=(wanted,), name=f"{self._flow}/on-demand-topics", daemon=True
+            target=self._create, args=(topics,), name=f"{self._flow}/on-demand-topics", daemon=True
         ).start()
 
     def record_incidents(self, incidents: Sequence[Incident]) -> None:
-        """What the driver itself met: log, count, and write it to the ledger before going on.
+        """Log and count the driver's incidents, and write them to the ledger before returning.
 
-        A ledger that cannot be written shows in the status and keeps nobody from copying.
+        A failed write shows in the status and does not stop copying.
         """
         self._status.add_incidents(incidents)
         entries = [
@@ -80,7 +80,7 @@ class OnDemandTopics:
         ]
         if not entries:
             return
-        trouble = ""
+        problem = ""
         try:
             with ClusterAdmin(self._target) as admin:
                 for one in self._ensure([self._ledger], admin):
@@ -88,40 +88,40 @@ class OnDemandTopics:
                         raise one.error
             append_entries(self._target, self._ledger.name, entries)
         except ClusterError as error:
-            trouble = f"the ledger cannot be written: {error}"
-        self._status.set_problem("ledger", trouble)
+            problem = f"cannot write to the ledger: {error}"
+        self._status.set_problem("ledger", problem)
 
-    def _create(self, wanted: list[InternalTopic]) -> None:
-        trouble = ""
+    def _create(self, topics: list[InternalTopic]) -> None:
+        problem = ""
         try:
             with ClusterAdmin(self._target) as admin:
-                for one in self._ensure(wanted, admin):
+                for one in self._ensure(topics, admin):
                     if one.error is not None:
-                        trouble = str(one.error)
+                        problem = str(one.error)
                     elif one.state is EnsureOutcome.CREATED:
                         _log.info(f"{self._flow}: created {one.topic.name} on {admin.alias}")
         except ClusterError as error:
-            trouble = str(error)
-        self._status.set_problem("side topics", trouble)
+            problem = str(error)
+        self._status.set_problem("on-demand topics", problem)
         with self._lock:
-            self._busy -= {topic.name for topic in wanted}
-            if trouble:
+            self._busy -= {topic.name for topic in topics}
+            if problem:
                 self._not_before = time.monotonic() + self._backoff.next_pause()
             else:
                 self._backoff.reset()
 
-    def _ensure(self, wanted: list[InternalTopic], admin: ClusterAdmin) -> list[EnsuredTopic]:
-        """As planned; a target that refuses our configs gets its own."""
-        ensured = ensure_internal_topics(wanted, admin, self._factors, creates=self._creates)
-        refused = [
+    def _ensure(self, topics: list[InternalTopic], admin: ClusterAdmin) -> list[EnsuredTopic]:
+        """Create topics; without extra configs if the target rejects these."""
+        ensured = ensure_internal_topics(topics, admin, self._factors, creates=self._creates)
+        rejected = [
             replace(one.topic, extra_configs={})
             for one in ensured
             if isinstance(one.error, BrokerError)
             and one.error.code in _CONFIG_CODES
             and one.topic.extra_configs
         ]
-        if not refused:
+        if not rejected:
             return ensured
-        names = {topic.name for topic in refused}
+        names = {topic.name for topic in rejected}
         accepted = [one for one in ensured if one.topic.name not in names]
-        return accepted + ensure_internal_topics(refused, admin, self._factors)
+        return accepted + ensure_internal_topics(rejected, admin, self._factors)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carries out the actions of a flow's plan, and says for each how it went.
+"""Carries out the actions of a flow's plan, and reports the result of each.
 
-Nothing is retried and one failure does not keep the others back. A stage is over when the cluster
-shows what was done, so that whoever plans next does not plan it again.
+Nothing is retried, and a failure does not stop the other actions. A stage ends when the cluster
+shows its changes, so that a new plan does not contain them again.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ from sparkmirror.topology.internal_topics import (
 from sparkmirror.topology.topic_deletions import DeleteTopic, deleted_topics
 from sparkmirror.topology.topics import CreateTopic, GrowTopic
 
-_A_STEP = 200  # actions, between two signs of progress
-_SHOWN_SECONDS = 10.0
+_ACTIONS_PER_STEP = 200  # between two progress updates
+_VISIBLE_SECONDS = 10.0
 _TOPIC_ALREADY_EXISTS = 36
 
 A = TypeVar("A", bound=Action)
@@ -54,22 +54,22 @@ A = TypeVar("A", bound=Action)
 
 @dataclass(frozen=True, slots=True)
 class ActionResult:
-    """How one action went."""
+    """The result of one action."""
 
     action: Action
-    error: str = ""  # "": well
-    warning: str = ""  # what is not quite as it was planned
+    error: str = ""  # empty on success
+    warning: str = ""  # a difference to the plan
 
 
 class FlowPlanApplier(Closable):
-    """One pair; belongs to one thread."""
+    """Applies the plan of one flow. Not thread-safe."""
 
     def __init__(self, settings: FlowSettings) -> None:
         self._settings = settings
         policy = load_policy(settings.policy, settings.flow)
         self._map_topic = offset_map_topic(policy.replication, settings.flow.source)
         self._acls = AclSync(settings, policy, FlowStatus(str(settings.flow)))
-        self._acls_seen: AclPlan | None = None
+        self._current_acls: AclPlan | None = None
         self._store = OffsetStore(
             settings.state_cluster,
             settings.internal_topics.offsets,
@@ -83,18 +83,17 @@ class FlowPlanApplier(Closable):
         self._groups = GroupAdmin(settings.target_admin, self._target_client)
 
     def close(self) -> None:
-        """Hang up."""
         self._acls.close()
         self._source_client.close()
         self._target_client.close()
 
     def apply_stage(self, stage: type[Action], actions: Sequence[Action]) -> Iterator[ActionResult]:
-        """Do those actions that belong to a stage, some at a time."""
+        """Carry out the actions of one stage, some at a time."""
         if stage is CreateInternalTopic:
-            wanted = _of_type(CreateInternalTopic, actions)
+            internal = _of_type(CreateInternalTopic, actions)
             for side, admin in ((Side.TARGET, self._target), (Side.SOURCE, self._source)):
-                here = [action for action in wanted if action.side is side]
-                yield from _in_batches(here, partial(_create_internal, admin))
+                on_side = [action for action in internal if action.side is side]
+                yield from _in_batches(on_side, partial(_create_internal, admin))
         elif stage is CreateTopic:
             yield from _in_batches(_of_type(CreateTopic, actions), self._create)
         elif stage is GrowTopic:
@@ -114,9 +113,9 @@ class FlowPlanApplier(Closable):
 
     def _create(self, actions: Sequence[CreateTopic]) -> list[ActionResult]:
         outcomes = apply_topic_plan(actions, self._target)
-        made = [one.action.remote for one in outcomes if one.error is None]
-        if made:
-            self._target.await_topics(made, _SHOWN_SECONDS)
+        created = [one.action.remote for one in outcomes if one.error is None]
+        if created:
+            self._target.await_topics(created, _VISIBLE_SECONDS)
         return [
             ActionResult(
                 one.action,
@@ -130,19 +129,19 @@ class FlowPlanApplier(Closable):
         outcomes = apply_topic_plan(actions, self._target)
         grown = {one.remote: one.to for one in actions}
 
-        def is_shown() -> bool:
+        def is_visible() -> bool:
             shown = self._target.topics(list(grown)).found
             return all(shown[name].partitions >= grown[name] for name in grown if name in shown)
 
-        _wait_until_visible(is_shown)
-        self._target.await_topics(list(grown), _SHOWN_SECONDS)
+        _wait_until_visible(is_visible)
+        self._target.await_topics(list(grown), _VISIBLE_SECONDS)
         return [ActionResult(one.action, str(one.error or "")) for one in outcomes]
 
     def _alter(self, actions: Sequence[AlterTopic]) -> list[ActionResult]:
         results = apply_configs(actions, self._target)
         altered = {one.action.remote: one.changes for one in results if one.error is None}
 
-        def is_shown() -> bool:
+        def is_visible() -> bool:
             shown = self._target.topic_configs(altered).found
             for name, entries in shown.items():
                 own = {e.name: e.value for e in entries if e.source is ConfigSource.DYNAMIC_TOPIC}
@@ -150,49 +149,49 @@ class FlowPlanApplier(Closable):
                     return False
             return True
 
-        _wait_until_visible(is_shown)
+        _wait_until_visible(is_visible)
         return [ActionResult(one.action, _alteration_error(one)) for one in results]
 
     def _delete(self, actions: Sequence[DeleteTopic]) -> list[ActionResult]:
-        """Only the very topics that were planned: another one of that name is somebody else's.
+        """Delete only the planned topics: another topic with that name is not ours.
 
-        The source is asked once more, as other actions may have taken their time.
+        The source is read again, because other actions may have taken long.
         """
-        gone = deleted_topics(self._source.topics([one.source for one in actions]).failed)
+        unknown = deleted_topics(self._source.topics([one.source for one in actions]).failed)
         found = self._target.topics([one.remote for one in actions]).found
         same = {
             one.remote: found[one.remote]
             for one in actions
             if one.remote in found
-            and one.source in gone
+            and one.source in unknown
             and str(found[one.remote].topic_id) == one.topic_id
         }
         results = self._target.delete_topics(list(same.values())) if same else {}
         deleted = [one.source for one in actions if results.get(one.remote, True) is None]
-        remark = ""
+        warning = ""
         try:
             _wait_until_visible(
                 lambda: not same.keys() & self._target.topics(list(same)).found.keys()
             )
             delete_topic_state(self._settings, self._store, self._map_topic, deleted)
         except SparkmirrorError as error:
-            remark = f"what is stored of it stays: {error}"
+            warning = f"its stored positions remain: {error}"
         done = []
         for one in actions:
             if one.remote in same:
-                refusal = results.get(one.remote)
-                done.append(ActionResult(one, str(refusal or ""), "" if refusal else remark))
-            elif one.remote in found and one.source not in gone:
-                done.append(ActionResult(one, f"'{one.source}' is on the source again"))
+                failure = results.get(one.remote)
+                done.append(ActionResult(one, str(failure or ""), "" if failure else warning))
+            elif one.remote in found and one.source not in unknown:
+                done.append(ActionResult(one, f"'{one.source}' exists on the source again"))
             elif one.remote in found:
                 done.append(
-                    ActionResult(one, f"'{one.remote}' is another topic than when it was planned")
+                    ActionResult(one, f"'{one.remote}' was recreated since the plan was made")
                 )
             else:
-                done.append(ActionResult(one, warning=f"'{one.remote}' was gone already"))
+                done.append(ActionResult(one, warning=f"'{one.remote}' was already deleted"))
         return done
 
-    # --- rights
+    # --- ACLs
 
     def _grant(self, actions: Sequence[GrantAcl]) -> list[ActionResult]:
         return self._change_acls(AclPlan(grants=tuple(actions)))
@@ -201,19 +200,19 @@ class FlowPlanApplier(Closable):
         return self._change_acls(AclPlan(revocations=tuple(actions)))
 
     def _change_acls(self, plan: AclPlan) -> list[ActionResult]:
-        if self._acls_seen is None:
-            # Reads what was granted before, and whether the target tells what it has.
-            self._acls_seen = self._acls.plan(())
+        if self._current_acls is None:
+            # Reads what was granted before, and whether the target's ACLs can be listed.
+            self._current_acls = self._acls.plan(())
         outcomes = self._acls.apply(
-            replace(plan, target_unreadable=self._acls_seen.target_unreadable)
+            replace(plan, target_unreadable=self._current_acls.target_unreadable)
         )
-        wanted = {
+        expected = {
             one.action.binding: isinstance(one.action, GrantAcl)
             for one in outcomes
             if one.error is None
         }
-        if wanted and not self._acls_seen.target_unreadable:
-            _wait_until_visible(lambda: self._acls.is_visible(wanted))
+        if expected and not self._current_acls.target_unreadable:
+            _wait_until_visible(lambda: self._acls.is_visible(expected))
         return [ActionResult(one.action, str(one.error or "")) for one in outcomes]
 
     # --- groups
@@ -221,8 +220,8 @@ class FlowPlanApplier(Closable):
     def _move(self, actions: Sequence[MoveGroup]) -> list[ActionResult]:
         writes: dict[str, dict[TopicPartition, CommittedOffset]] = defaultdict(dict)
         for one in actions:
-            place = TopicPartition(one.topic, one.partition)
-            writes[one.group][place] = CommittedOffset(one.after, one.metadata)
+            tp = TopicPartition(one.topic, one.partition)
+            writes[one.group][tp] = CommittedOffset(one.after, one.metadata)
         results = self._groups.commit_offsets(writes)
         return [ActionResult(one, _group_error(one, results.get(one.group))) for one in actions]
 
@@ -233,9 +232,9 @@ def _create_internal(
     results = create_internal_topics(actions, admin)
     done = []
     for one in actions:
-        refusal = results.get(one.name)
-        was_there = refusal is not None and refusal.code == _TOPIC_ALREADY_EXISTS
-        done.append(ActionResult(one, "" if refusal is None or was_there else str(refusal)))
+        error = results.get(one.name)
+        existed = error is not None and error.code == _TOPIC_ALREADY_EXISTS
+        done.append(ActionResult(one, "" if error is None or existed else str(error)))
     return done
 
 
@@ -246,29 +245,31 @@ def _of_type(kind: type[A], actions: Sequence[Action]) -> list[A]:
 def _in_batches(
     actions: Sequence[A], step: Callable[[Sequence[A]], list[ActionResult]]
 ) -> Iterator[ActionResult]:
-    for some in chunks(actions, _A_STEP):
+    for chunk in chunks(actions, _ACTIONS_PER_STEP):
         try:
-            yield from step(some)
+            yield from step(chunk)
         except SparkmirrorError as error:
-            yield from (ActionResult(action, str(error)) for action in some)
+            yield from (ActionResult(action, str(error)) for action in chunk)
 
 
 def _group_error(move: MoveGroup, error: BrokerError | None) -> str:
-    """An error that names a topic says nothing about what the group has in others."""
+    """An error that names a topic does not apply to the group's other topics."""
     if error is None or error.topic not in (None, move.topic):
         return ""
     return str(error)
 
 
 def _alteration_error(one: AlterResult) -> str:
-    if one.error is not None or not one.refused:
+    if one.error is not None or not one.rejected:
         return str(one.error or "")
-    refused = "; ".join(f"{name} is refused: {words}" for name, words in one.refused.items())
-    return f"{refused} The rest went through." if one.changes else refused
+    rejected = "; ".join(
+        f"{name} was rejected: {message}" for name, message in one.rejected.items()
+    )
+    return f"{rejected} Other changes are applied." if one.changes else rejected
 
 
-def _wait_until_visible(is_shown: Callable[[], bool]) -> None:
-    """Wait for the cluster to show what it has acknowledged; it is done either way."""
-    deadline = time.monotonic() + _SHOWN_SECONDS
-    while not is_shown() and time.monotonic() < deadline:
+def _wait_until_visible(is_visible: Callable[[], bool]) -> None:
+    """Wait, with a timeout, until the cluster shows what it has acknowledged."""
+    deadline = time.monotonic() + _VISIBLE_SECONDS
+    while not is_visible() and time.monotonic() < deadline:
         time.sleep(PAUSE_SECONDS)

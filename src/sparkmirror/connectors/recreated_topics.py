@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Topics that were deleted and created again, known by their ids: a pure comparison.
+"""Detects recreated topics by their ids. Pure.
 
-A stored position belongs to the topics it was made with. Under another id the same offset means
+A stored position belongs to the topics it was made with. In a recreated topic the same offset is
 another record, or none.
 """
 
@@ -19,7 +19,7 @@ from sparkmirror.state.incidents import Incident, IncidentKind
 
 @dataclass(frozen=True, slots=True)
 class RecreatedPartition:
-    """A topic partition whose stored position belongs to a topic that is gone."""
+    """A topic partition whose stored position belongs to a deleted topic."""
 
     mirrored: MirroredPartition
     stored: StoredPosition
@@ -27,13 +27,11 @@ class RecreatedPartition:
     policy: str
 
     def incident(self, target: str, time_ms: int) -> Incident:
-        """What there is to say about it; the offset is the one that would have come next."""
+        """Create the incident; its offset is the next one that would have been copied."""
         if self.kind is IncidentKind.SOURCE_RECREATED:
-            cause = "copying begins at the beginning of the new one, behind the old records"
+            cause = "copying starts at the beginning of the new topic, after the old records"
         else:
-            cause = (
-                f"{target}: {self.mirrored.remote_topic}: what had been copied is gone from there"
-            )
+            cause = f"{target}: {self.mirrored.remote_topic}: the records copied before are lost"
         tp, offset = self.mirrored.source, self.stored.offset + 1
         return Incident(
             self.kind, tp.topic, tp.partition, offset, offset, -1, cause, time_ms, self.policy
@@ -45,10 +43,9 @@ def find_recreated(
     stored: Mapping[TopicPartition, StoredPosition],
     policies: IncidentPolicies,
 ) -> list[RecreatedPartition]:
-    """The partitions of which one side is another topic than the stored position knows.
+    """Return the partitions whose source or remote topic has another id than stored.
 
-    A recreated source topic under the policy `stop` is none of them: the task that would read it
-    notices by itself, and waits.
+    A recreated source topic under policy `stop` is not included: its task detects it and waits.
     """
     found: list[RecreatedPartition] = []
     for one in mirrored:

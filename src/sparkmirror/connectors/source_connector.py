@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """MirrorSourceConnector: copies the records of a flow, epoch after epoch.
 
-Its thread takes the starting points, plans the splits, runs a Spark job, and goes on from what
-the job's receipts say. Another thread (`source_topics`) watches the topics and ends an epoch
-early when they changed.
+`run` takes the starting points, plans the splits, runs a Spark job, and goes on from what the job's
+receipts say. Another thread (`source_topics`) watches the topics and ends an epoch early when they
+changed.
 """
 
 from __future__ import annotations
 
-import logging
 import threading
-import traceback
 from collections.abc import Callable, Container
 from functools import partial
 from typing import TypeVar
@@ -23,7 +21,7 @@ from sparkmirror.connectors.start_positions import StartPositions
 from sparkmirror.connectors.topic_deletion_sync import TopicDeletionSync
 from sparkmirror.connectors.topology_sync import TopologySync
 from sparkmirror.connectors.transactional_start_positions import TransactionalStartPositions
-from sparkmirror.errors import ClusterError, SparkmirrorError, WireError
+from sparkmirror.errors import ClusterError, WireError
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.descriptions import LogEnd
 from sparkmirror.model import TopicPartition
@@ -42,7 +40,6 @@ _DELIVERY = {  # said where it is not the default
     ExactlyOnce.PREPARING: "exactly-once is being prepared: still without transactions",
     ExactlyOnce.ENABLED: "exactly-once, in transactions",
 }
-_log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
@@ -86,20 +83,17 @@ class MirrorSourceConnector:
         self._ends: dict[TopicPartition, LogEnd] = {}  # where a bounded run ends
         self._map_topic = map_topic
         self._syncs_topic = offset_syncs_topic(settings, self._names)
-        self._thread = threading.Thread(
-            target=self._run, name=f"{self._flow}/source/copy", daemon=True
-        )
 
-    def start(self, there: Container[str]) -> None:
-        """Begin; tasks wait for topics they are to write, so only those that are there count."""
-        self._map_topic = self._map_topic if self._map_topic in there else ""
-        self._syncs_topic = self._syncs_topic if self._syncs_topic in there else ""
+    def run(self, ready_topics: Container[str]) -> None:
+        """Copy until the end. Tasks wait for topics they write, so only ready ones are named."""
+        self._map_topic = self._map_topic if self._map_topic in ready_topics else ""
+        self._syncs_topic = self._syncs_topic if self._syncs_topic in ready_topics else ""
         self._topics.start()
         self._topology.start()
-        self._thread.start()
+        self._copy()
 
     def stop(self) -> None:
-        """Ask for the end; `join` waits for it."""
+        """Ask for the end. Any thread; returns at once."""
         self._stop.set()
         self._topics.stop()
         self._topology.stop()
@@ -112,19 +106,9 @@ class MirrorSourceConnector:
         self._epochs.end()
 
     @property
-    def is_copying(self) -> bool:
-        """Whether records may still be copied."""
-        return self._thread.is_alive()
-
-    @property
     def is_running(self) -> bool:
-        """Whether it may still copy, or change topics and rights: nobody else may meanwhile."""
-        return self.is_copying or self._topology.is_running or self._topics.is_running
-
-    def join(self, seconds: float) -> bool:
-        """Wait until positions are written; whether it ended in time."""
-        self._thread.join(seconds)
-        return not self._thread.is_alive()
+        """Whether a helper thread may still change topics or ACLs."""
+        return self._topology.is_running or self._topics.is_running
 
     def _topics_changed(self) -> None:
         if not self._once:
@@ -132,16 +116,6 @@ class MirrorSourceConnector:
             self._epochs.end()
 
     # --- the flow's thread
-
-    def _run(self) -> None:
-        try:
-            self._copy()
-        except SparkmirrorError as error:
-            self._status.set_state(FlowState.FAILED, str(error), traceback.format_exc())
-        except Exception as error:  # noqa: BLE001 - a thread's root: the status must tell
-            _log.exception("%s: the source connector failed", self._flow)
-            reason = f"{type(error).__name__}: {error}"
-            self._status.set_state(FlowState.FAILED, reason, traceback.format_exc())
 
     def _copy(self) -> None:
         self._topics.first_round.wait()

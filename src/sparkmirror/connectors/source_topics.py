@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which topic partitions a flow mirrors: found on the source, made sure of on the target.
+"""Finds the topic partitions of a flow on the source, and creates remote topics on the target.
 
-Runs on a thread of its own, with admin clients of its own, at the refresh interval. A failed
-round shows in the flow's status and is tried again; what already flows is not disturbed.
+Runs on its own thread with its own admin clients, at the refresh interval. A failed round shows in
+the flow's status and is retried; copying continues.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class MirroredPartition:
-    """A source partition whose counterpart exists on the target."""
+    """A source partition with an existing remote partition."""
 
     source: TopicPartition
     remote_topic: str
@@ -56,7 +56,7 @@ MirroredPartitions = tuple[MirroredPartition, ...]
 
 
 def topic_rules(policy: FlowPolicy, flow: Flow, *, creates: bool = True) -> TopicRules:
-    """A flow's policy as the planners need it."""
+    """Return a flow's policy for the planners."""
     return TopicRules(
         replicates=policy.selection.should_replicate_topic,
         remote_name=lambda topic: policy.replication.format_remote_topic(flow.source, topic),
@@ -67,7 +67,7 @@ def topic_rules(policy: FlowPolicy, flow: Flow, *, creates: bool = True) -> Topi
 
 
 class SourceTopics:
-    """Keeps `current` up to date and calls `on_change` when it changed."""
+    """Updates `current` and calls `on_change` after a change."""
 
     def __init__(
         self,
@@ -86,34 +86,34 @@ class SourceTopics:
             policy, self._flow, creates=settings.source.topic_creation_enabled
         )
         self._stop = threading.Event()
-        self._said: set[str] = set()
-        self._troubled: set[str] = set()
+        self._logged: set[str] = set()
+        self._topics_with_problems: set[str] = set()
         self._noticed: set[str] = set()
         self._thread = threading.Thread(
             target=self._run, name=f"{self._flow}/source/topics", daemon=True
         )
-        self.current: MirroredPartitions | None = None  # None: nothing has been read yet
+        self.current: MirroredPartitions | None = None  # None before the first round
         self.first_round = threading.Event()
 
     def start(self) -> None:
-        """Begin with a round at once."""
+        """Start the thread, which runs a round at once."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End within a request's time."""
+        """Request a stop; a pending request ends first."""
         self._stop.set()
         self.first_round.set()
 
     @property
     def is_running(self) -> bool:
-        """Whether its thread runs: a round that is under way may still create topics."""
+        """Whether its thread runs: a round in progress may still create topics."""
         return self._thread.is_alive()
 
     def _run(self) -> None:
         try:
             self._loop()
-        except Exception as error:  # noqa: BLE001 - a thread's root: the status must tell
-            _log.exception("%s: watching the topics failed", self._flow)
+        except Exception as error:  # noqa: BLE001 - a thread's root: report it in the status
+            _log.exception("%s: refreshing the topics failed", self._flow)
             reason = f"{type(error).__name__}: {error}"
             self._status.set_state(FlowState.FAILED, reason, traceback.format_exc())
 
@@ -146,26 +146,25 @@ class SourceTopics:
             self._status.set_problem("topics", str(error))
 
     def _log_once(self, level: int, sentence: str) -> None:
-        """Log a sentence once."""
-        if sentence not in self._said:
-            self._said.add(sentence)
+        if sentence not in self._logged:
+            self._logged.add(sentence)
             _log.log(level, "%s: %s", self._flow, sentence)
 
     def _run_round(self, source: ClusterAdmin, target: ClusterAdmin) -> None:
-        found, there = source.topics(), target.topics()
-        self._report_refused(found.failed)
-        names = topics_to_create(found.found, there.found, self._rules)
+        on_source, on_target = source.topics(), target.topics()
+        self._report_failed(on_source.failed)
+        names = topics_to_create(on_source.found, on_target.found, self._rules)
         configs = source.topic_configs(names).found if names else {}
-        replicas = self._replicas(target) if names else 1  # nobody asks while a broker is down
-        plan = plan_topics(found.found, there.found, configs, self._rules, replicas)
+        replicas = self._replicas(target) if names else 1  # not needed otherwise
+        plan = plan_topics(on_source.found, on_target.found, configs, self._rules, replicas)
         self._report_notices(plan.notices)
-        remote = dict(there.found)
+        remote = dict(on_target.found)
         if plan.actions:
             remote = self._apply(plan.actions, target, remote)
-        self._publish(mirrored_topics(found.found, self._rules), remote)
+        self._publish(mirrored_topics(on_source.found, self._rules), remote)
 
     def _report_notices(self, notices: Sequence[TopicNotice]) -> None:
-        """Log what is new of it, and keep all of it in the status while it is so."""
+        """Log new notices, and keep all current ones in the status."""
         now = {f"{type(one).__name__} {one.remote}": str(one) for one in notices}
         for key, sentence in now.items():
             self._log_once(logging.WARNING, sentence)
@@ -190,34 +189,34 @@ class SourceTopics:
             self._log_once(logging.WARNING, sentence)
         for sentence in unknown_config_messages(outcomes):
             self._log_once(logging.INFO, sentence)
-        made: set[str] = set()
+        changed: set[str] = set()
         for outcome in outcomes:
             topic = outcome.action.remote
             if outcome.error is None:
-                made.add(topic)
+                changed.add(topic)
                 self._status.count_change(
                     "created" if isinstance(outcome.action, CreateTopic) else "grown"
                 )
             self._set_topic_problem(topic, str(outcome.error) if outcome.error else "")
-        if made:
-            target.await_topics(sorted(made), _NEW_TOPIC_SECONDS)
-            remote |= target.topics(sorted(made)).found
+        if changed:
+            target.await_topics(sorted(changed), _NEW_TOPIC_SECONDS)
+            remote |= target.topics(sorted(changed)).found
         return remote
 
-    def _report_refused(self, failed: Mapping[str, BrokerError]) -> None:
+    def _report_failed(self, failed: Mapping[str, BrokerError]) -> None:
         for topic, error in failed.items():
             if self._rules.replicates(topic):
                 self._set_topic_problem(topic, str(error))
-        for topic in [t for t in self._troubled if t not in failed]:
+        for topic in [t for t in self._topics_with_problems if t not in failed]:
             self._set_topic_problem(topic, "")
 
-    def _set_topic_problem(self, topic: str, trouble: str) -> None:
-        self._status.set_problem(f"topic {topic}", trouble)
-        if trouble:
-            self._troubled.add(topic)
-            self._log_once(logging.WARNING, trouble)
+    def _set_topic_problem(self, topic: str, problem: str) -> None:
+        self._status.set_problem(f"topic {topic}", problem)
+        if problem:
+            self._topics_with_problems.add(topic)
+            self._log_once(logging.WARNING, problem)
         else:
-            self._troubled.discard(topic)
+            self._topics_with_problems.discard(topic)
 
     def _publish(
         self, mirrored: Mapping[str, TopicDescription], remote: Mapping[str, TopicDescription]
@@ -227,7 +226,7 @@ class SourceTopics:
             topic = mirrored[name]
             counterpart = remote.get(remote_name)
             if counterpart is None:
-                continue  # its creation failed: in the status, and tried again next round
+                continue  # its creation failed: shown in the status, retried in the next round
             ready = min(topic.partitions, counterpart.partitions)
             topic_id, target_id = (
                 str(one.topic_id) if one.topic_id else None for one in (topic, counterpart)

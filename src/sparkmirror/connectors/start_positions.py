@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where each topic partition of a flow begins: a complete pair, stored before anything is written.
+"""Start positions of a flow's topic partitions: resume points, stored before anything is written.
 
-A pair says which source offset comes next, behind which target offset, and with which sequence
-of the flow's producer. As every partition has one in Kafka before a task may write to it, whoever
-comes after a crash knows what to compare, and recognises what the dead one wrote. Positions that
-Java MirrorMaker 2 wrote have only the source offset: they are completed by what the target says.
+A resume point has the next source offset, the last target offset and the next sequence of the
+flow's producer. Every partition has one in Kafka before a task writes to it. So after a crash the
+next task knows where to compare, and recognises what the dead task wrote. Positions of Java
+MirrorMaker 2 have only the source offset; they are completed from the target.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class KnownPosition:
-    """A complete pair, whether the last task ended cleanly there, and its open chunk if so."""
+    """A resume point, whether the last task ended cleanly there, and its open chunk if so."""
 
     stored: StoredPosition
     is_handed_over: bool = False
@@ -44,14 +44,14 @@ class KnownPosition:
 
 
 def may_be_truncated(stored: StoredPosition, end: LogEnd) -> bool:
-    """Whether a log with nothing new in it may have lost its tail, and perhaps grown again."""
+    """Whether a log without new records may have lost its tail, and perhaps grown again."""
     position = stored.offset + 1
     has_new_leader = -1 < stored.leader_epoch < end.leader_epoch
     return position > end.offset or (position == end.offset and has_new_leader)
 
 
 class StartPositions:
-    """The pairs of one flow, kept from epoch to epoch."""
+    """The resume points of one flow, kept from epoch to epoch."""
 
     def __init__(
         self, settings: FlowSettings, status: FlowStatus, on_demand_topics: OnDemandTopics
@@ -68,18 +68,16 @@ class StartPositions:
         )
         self._positions: dict[TopicPartition, KnownPosition] = {}
         self._incomplete: dict[TopicPartition, StoredPosition] = {}
-        self._from_beginning: set[TopicPartition] = set()  # to begin at the source's beginning
+        self._from_beginning: set[TopicPartition] = set()  # start at the first source offset
         self._stopped: set[TopicPartition] = set()  # by a policy
         self._copied: set[TopicPartition] = set()  # by an epoch of this run
         self._forgotten: deque[str] = deque()  # topics; another thread appends
-        self._is_added: dict[
-            TopicPartition, bool
-        ] = {}  # partitions without a pair, when first seen
+        self._is_added: dict[TopicPartition, bool] = {}  # partitions without resume point
         self._producer = NO_PRODUCER
         self.offsets_partitions = 0
 
     def read(self) -> bool:
-        """Read what is stored; true, for `_until_it_works`."""
+        """Read the stored positions. Returns True, for the caller's retry loop."""
         stored = self._store.read()
         self.offsets_partitions = stored.partitions
         for tp, position in stored.positions.items():
@@ -95,44 +93,43 @@ class StartPositions:
             self._producer = replace(position.producer, next_sequence=0)
 
     def forget_topic(self, topic: str) -> None:
-        """A topic is gone on both sides: one made anew begins anew. Callable from any thread."""
+        """Drop a topic that was deleted on both clusters. Thread-safe."""
         self._forgotten.append(topic)
 
     def assign_transactional_ids(self, splits: Sequence[Split]) -> tuple[Split, ...]:
-        """Give the splits what their tasks need to write."""
+        """Add what the tasks need to write; nothing in the default mode."""
         return tuple(splits)
 
     def update_from(self, result: EpochResult) -> None:
-        """Remember where an epoch left its partitions."""
+        """Store the end positions of an epoch."""
         self._copied.update(result.ends)
-        for tp, standing in result.ends.items():
+        for tp, end in result.ends.items():
             before = self._positions[tp].stored
             self._positions[tp] = KnownPosition(
                 replace(
                     before,
-                    offset=standing.position - 1,
-                    downstream=standing.downstream,
-                    producer=standing.producer,
-                    leader_epoch=standing.leader_epoch,
+                    offset=end.position - 1,
+                    downstream=end.downstream,
+                    producer=end.producer,
+                    leader_epoch=end.leader_epoch,
                 ),
-                standing.is_clean,
-                standing.map_chunk if standing.is_clean else "",
+                end.is_clean,
+                end.map_chunk if end.is_clean else "",
             )
 
     def starts(
-        self, mirrored: MirroredPartitions, ends: Mapping[TopicPartition, LogEnd], most: int
+        self, mirrored: MirroredPartitions, ends: Mapping[TopicPartition, LogEnd], max_splits: int
     ) -> list[PartitionStart]:
-        """A start for every partition that can begin, in at most so many splits.
+        """Return a start for every partition that can be copied, for at most `max_splits` splits.
 
-        A bounded run says where it ends.
+        `ends` are the stop offsets of a bounded run.
         """
-        del most
+        del max_splits
         return self._starts(mirrored, ends)
 
     def _starts(
         self, mirrored: MirroredPartitions, ends: Mapping[TopicPartition, LogEnd]
     ) -> list[PartitionStart]:
-        """A start for every partition that can begin."""
         while self._forgotten:
             self._drop(self._forgotten.popleft())
         self._handle_recreated(mirrored)
@@ -158,7 +155,7 @@ class StartPositions:
         position = stored.offset + 1
         stop_at = None if end is None else end.offset
         if end is not None and one.source not in self._copied and may_be_truncated(stored, end):
-            stop_at = position + 1  # the task finds out where it was cut
+            stop_at = position + 1  # the task finds the truncation
         return PartitionStart(
             topic=one.source.topic,
             partition=one.source.partition,
@@ -175,8 +172,8 @@ class StartPositions:
         )
 
     def _handle_recreated(self, mirrored: MirroredPartitions) -> None:
-        """A topic with another id is another topic: do what the policies say."""
-        known = {tp: pair.stored for tp, pair in self._positions.items()}
+        """Apply the policies to recreated topics, which have another id."""
+        known = {tp: position.stored for tp, position in self._positions.items()}
         found = find_recreated(mirrored, known, self._settings.incident_policies)
         now = int(time.time() * 1000)
         self._on_demand_topics.record_incidents(
@@ -192,8 +189,7 @@ class StartPositions:
                 self._status.set_problem(
                     f"recreated {tp}",
                     f"{self._flow.target}: {one.mirrored.remote_topic} was deleted and created "
-                    f"again, "
-                    f"and target.recreated.policy is stop: {tp} waits",
+                    f"again, and target.recreated.policy is stop: {tp} waits",
                 )
                 continue
             del self._positions[tp]
@@ -203,56 +199,57 @@ class StartPositions:
                 self._incomplete[tp] = one.stored
 
     def _handle_truncated(self, mirrored: MirroredPartitions) -> None:
-        """A target that lost records: the tasks notice, when they compare."""
+        """Do nothing: in the default mode tasks detect a truncated target when they compare."""
 
     # --- completing
 
-    def _complete(self, newcomers: list[MirroredPartition]) -> None:
-        """Make and store a pair for partitions that have none."""
+    def _complete(self, incomplete: list[MirroredPartition]) -> None:
+        """Create and store resume points for partitions without one."""
         positions = {
             one.source: self._incomplete[one.source].offset + 1
-            for one in newcomers
+            for one in incomplete
             if one.source in self._incomplete
         }
-        others = [one.source for one in newcomers if one.source not in positions]
-        whole = self._from_beginning | self._added_partitions(others)
-        positions |= self._reset_positions([tp for tp in others if tp not in whole])
-        positions |= self._earliest([tp for tp in others if tp in whole])
-        wanted = [one for one in newcomers if one.source in positions]
-        if not wanted:
+        others = [one.source for one in incomplete if one.source not in positions]
+        from_beginning = self._from_beginning | self._added_partitions(others)
+        positions |= self._reset_positions([tp for tp in others if tp not in from_beginning])
+        positions |= self._earliest([tp for tp in others if tp in from_beginning])
+        ready = [one for one in incomplete if one.source in positions]
+        if not ready:
             return
-        made = self._new_positions(wanted, positions)
-        self._store.write(made)
-        self._log_foreign_positions(made)
-        for tp, stored in made.items():
+        created = self._new_positions(ready, positions)
+        self._store.write(created)
+        self._log_foreign_positions(created)
+        for tp, stored in created.items():
             self._incomplete.pop(tp, None)
             self._from_beginning.discard(tp)
             self._register(tp, stored)
 
-    def _added_partitions(self, newcomers: Iterable[TopicPartition]) -> set[TopicPartition]:
-        """Those that were added to a topic which was mirrored already when they were first seen.
+    def _added_partitions(self, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
+        """Return partitions that were added to an already mirrored topic.
 
-        Their first records were written before anybody could notice, so even a flow that begins
-        at the end (auto.offset.reset=latest) takes them from the beginning.
+        Producers find them first, so even a flow with auto.offset.reset=latest copies them from the
+        beginning.
         """
         last: dict[str, int] = {}
         for tp in self._positions:
             last[tp.topic] = max(tp.partition, last.get(tp.topic, -1))
-        for tp in newcomers:
+        for tp in partitions:
             self._is_added.setdefault(tp, tp.topic in last and tp.partition > last[tp.topic])
-        return {tp for tp in newcomers if self._is_added[tp]}
+        return {tp for tp in partitions if self._is_added[tp]}
 
     def _new_positions(
-        self, wanted: list[MirroredPartition], positions: Mapping[TopicPartition, int]
+        self, partitions: list[MirroredPartition], positions: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, StoredPosition]:
-        """Complete pairs, as far as the target answers."""
-        made: dict[TopicPartition, StoredPosition] = {}
+        """Create resume points, as far as the target responds."""
+        created: dict[TopicPartition, StoredPosition] = {}
         with ClusterAdmin(self._settings.target_admin) as admin:
             is_new = self._producer.producer_id < 0
             if is_new:
                 self._producer = admin.init_producer_id()
             remote = {
-                one.source: TopicPartition(one.remote_topic, one.source.partition) for one in wanted
+                one.source: TopicPartition(one.remote_topic, one.source.partition)
+                for one in partitions
             }
             ends = admin.end_offsets(remote.values(), "read_uncommitted")
             sequences = admin.next_sequences(ends.found, self._producer.producer_id)
@@ -263,22 +260,24 @@ class StartPositions:
             }
             unknown = [target for target, sequence in sequences.items() if sequence is None]
             if unknown and not is_new:
-                self._producer = admin.init_producer_id()  # it may have written there before
+                self._producer = (
+                    admin.init_producer_id()
+                )  # the old id may have written there before
             producers |= dict.fromkeys(unknown, self._producer)
         for target in ends.found:
             if target not in producers:
                 raise UnreachableError(
-                    f"Cluster '{self._flow.target}': the leader of {target} does not answer just "
-                    "now; trying again.",
+                    f"Cluster '{self._flow.target}': the leader of {target} does not respond; "
+                    "retrying.",
                     cluster=self._flow.target,
                 )
-        for one in wanted:
+        for one in partitions:
             target = remote[one.source]
             error = ends.failed.get(target)
             self._status.set_problem(f"start {one.source}", str(error) if error else "")
             if target in ends.found:
                 before = self._incomplete.get(one.source)
-                made[one.source] = StoredPosition(
+                created[one.source] = StoredPosition(
                     positions[one.source] - 1,
                     ends.found[target] - 1,
                     producers[target],
@@ -286,73 +285,72 @@ class StartPositions:
                     (before.source_topic if before else None) or one.topic_id,
                     one.target_topic_id,
                 )
-        if ends.failed and not made:
+        if ends.failed and not created:
             raise next(iter(ends.failed.values()))
-        return made
+        return created
 
-    def _log_foreign_positions(self, made: Iterable[TopicPartition]) -> None:
+    def _log_foreign_positions(self, created: Iterable[TopicPartition]) -> None:
         foreign = sum(
-            1 for tp in made if tp in self._incomplete and self._incomplete[tp].is_foreign
+            1 for tp in created if tp in self._incomplete and self._incomplete[tp].is_foreign
         )
         if foreign:
             _log.info(
-                f"{self._flow}: {foreign} topic partitions have positions that MirrorMaker 2 "
-                "wrote: copying goes on after the stored offsets, which is exact if it was "
-                "stopped cleanly, and exact after any crash from here on"
+                f"{self._flow}: {foreign} topic partitions have positions of MirrorMaker 2: "
+                "copying continues after the stored offsets. This is exact if MirrorMaker 2 was "
+                "stopped cleanly, and after any crash from now on"
             )
 
-    def _reset_positions(self, wanted: list[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where partitions begin that have no stored position."""
-        known = self._initial_offsets(wanted)
-        wanted = [tp for tp in wanted if tp not in known]
-        return known | self._reset_offsets(wanted)
+    def _reset_positions(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the start of partitions without a stored position."""
+        known = self._initial_offsets(partitions)
+        return known | self._reset_offsets([tp for tp in partitions if tp not in known])
 
-    def _initial_offsets(self, wanted: list[TopicPartition]) -> dict[TopicPartition, int]:
-        """What another mirror's consumer group had read before this flow began."""
+    def _initial_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the committed offsets of another mirror's consumer group."""
         group = self._settings.pipeline.initial_offsets_group
-        if not group or not wanted:
+        if not group or not partitions:
             return {}
         with GroupAdmin(self._settings.source_admin) as admin:
-            answer = admin.committed_offsets([group])
-        for error in answer.failed.values():
+            result = admin.committed_offsets([group])
+        for error in result.failed.values():
             raise error
-        offsets = answer.found.get(group, {})
-        found = {tp: offsets[tp].offset for tp in wanted if tp in offsets}
+        offsets = result.found.get(group, {})
+        found = {tp: offsets[tp].offset for tp in partitions if tp in offsets}
         _log.info(
-            f"{self._flow}: {len(found)} of {len(wanted)} new topic partitions begin where group "
-            f"'{group}' stands on '{self._flow.source}'"
+            f"{self._flow}: {len(found)} of {len(partitions)} new topic partitions start at the "
+            f"offsets of group '{group}' on '{self._flow.source}'"
         )
         return found
 
-    def _reset_offsets(self, wanted: list[TopicPartition]) -> dict[TopicPartition, int]:
-        if not wanted:
+    def _reset_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        if not partitions:
             return {}
         reset = self._settings.fetch.auto_offset_reset
         if reset == "none":
-            for tp in wanted:
+            for tp in partitions:
                 self._status.set_problem(
                     f"reset {tp}",
-                    f"{self._flow.source}: {tp}: no offset is stored and auto.offset.reset is none"
-                    "; store an offset or set it to earliest or latest",
+                    f"{self._flow.source}: {tp}: no offset is stored and auto.offset.reset is "
+                    "none; store an offset or set it to earliest or latest",
                 )
             return {}
         if reset == "earliest":
-            return self._earliest(wanted)
+            return self._earliest(partitions)
         with ClusterAdmin(self._settings.source_admin) as admin:
-            found = admin.end_offsets(wanted, self._settings.fetch.isolation_level)
-        return self._offsets(wanted, found)
+            found = admin.end_offsets(partitions, self._settings.fetch.isolation_level)
+        return self._offsets(partitions, found)
 
-    def _earliest(self, wanted: list[TopicPartition]) -> dict[TopicPartition, int]:
-        if not wanted:
+    def _earliest(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        if not partitions:
             return {}
         with ClusterAdmin(self._settings.source_admin) as admin:
-            found = admin.earliest_offsets(wanted)
-        return self._offsets(wanted, found)
+            found = admin.earliest_offsets(partitions)
+        return self._offsets(partitions, found)
 
     def _offsets(
-        self, wanted: list[TopicPartition], found: PartialResults[TopicPartition, int]
+        self, partitions: list[TopicPartition], found: PartialResults[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        for tp in wanted:
+        for tp in partitions:
             error = found.failed.get(tp)
             self._status.set_problem(f"reset {tp}", str(error) if error else "")
         if found.failed and not found.found:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Notices source topics that were deleted, tells of them, and deletes their copies if asked to.
+"""Detects deleted source topics, reports them, and deletes their remote topics if configured.
 
-A topic counts as ours if a position of it is stored, so one that was deleted while nothing ran is
-noticed, too. The time of grace begins when this process noticed: a restart makes it longer, never
-shorter, and so does a doubt about the topic.
+A topic with a stored position counts as mirrored, so one that was deleted while nothing ran is
+detected, too. The grace period starts when this process detected the deletion: a restart, or a
+doubt about the topic, extends it.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from sparkmirror.topology.topic_deletions import (
 )
 from sparkmirror.topology.topics import TopicRules
 
-_NAMED = 5
+_MAX_LISTED = 5
 _log = logging.getLogger(__name__)
 
 
 class TopicDeletionSync:
-    """The deleted topics of one flow; belongs to one thread."""
+    """The deleted topics of one flow. Not thread-safe."""
 
     def __init__(
         self,
@@ -55,32 +55,32 @@ class TopicDeletionSync:
         self._status = status
         self._map_topic = map_topic
         self._on_forgotten = on_forgotten
-        self._grace = settings.source.deletions_grace_seconds  # None: nothing is deleted
+        self._grace = settings.source.deletions_grace_seconds  # None: delete nothing
         self._store = OffsetStore(
             settings.state_cluster,
             settings.internal_topics.offsets,
             connector=settings.source.name,
             source_alias=settings.flow.source,
         )
-        self._names: set[str] | None = None  # source topics that are, or were, copied
+        self._names: set[str] | None = None  # source topics that are or were copied
         self._since: dict[str, float] = {}
         self._kept: dict[str, str] = {}
 
     def sync(
         self, mirrored: Mapping[str, MirroredTopic], source: ClusterAdmin, target: ClusterAdmin
     ) -> None:
-        """Look once; `mirrored` is what is there and selected now."""
+        """Run one round; `mirrored` are the existing and selected topics."""
         is_first = self._names is None
         if self._names is None:
             stored = {tp.topic for tp in self._store.read().positions}
             self._names = {topic for topic in stored if self._rules.replicates(topic)}
         self._names |= mirrored.keys()
-        for back in [topic for topic in self._since if topic in mirrored]:
-            self._clear(back)
+        for restored in [topic for topic in self._since if topic in mirrored]:
+            self._clear(restored)
         missing = sorted(self._names - mirrored.keys())
         deleted = deleted_topics(source.topics(missing).failed) if missing else []
         self._report_deleted(
-            [name for name in deleted if name not in self._since], is_news=not is_first
+            [name for name in deleted if name not in self._since], is_new=not is_first
         )
         if self._grace is None:
             return
@@ -92,45 +92,45 @@ class TopicDeletionSync:
         if due:
             self._delete(due, mirrored, target)
 
-    # --- telling
+    # --- reporting
 
-    def _report_deleted(self, names: Collection[str], *, is_news: bool) -> None:
-        """Of those that were gone before this process looked, one line is enough."""
+    def _report_deleted(self, names: Collection[str], *, is_new: bool) -> None:
+        """Log deletions; those from before this process started in one line."""
         if not names:
             return
         for name in names:
             self._since[name] = time.monotonic()
-        follows = "stays as it is"
+        consequence = "is kept"
         if self._grace is not None:
-            follows = f"follows in {_duration(self._grace)}"
-        if not is_news:
-            listed = ", ".join(sorted(names)[:_NAMED])
-            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+            consequence = f"will be deleted in {_duration(self._grace)}"
+        if not is_new:
+            listed = ", ".join(sorted(names)[:_MAX_LISTED])
+            more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
             _log.info(
-                f"{self._flow}: of earlier topics {len(names)} were deleted on "
-                f"'{self._flow.source}' ({listed}{more}); what there is of them on "
-                f"'{self._flow.target}' {follows}."
+                f"{self._flow}: {len(names)} mirrored topics were deleted earlier on "
+                f"'{self._flow.source}' ({listed}{more}); what '{self._flow.target}' has of them "
+                f"{consequence}."
             )
             return
         self._status.count_change("source deleted", len(names))
         for name in names:
             _log.warning(
                 f"{self._flow}: {self._flow.source}: {name} was deleted on the source; "
-                f"{self._flow.target}: {self._rules.remote_name(name)} {follows}."
+                f"{self._flow.target}: {self._rules.remote_name(name)} {consequence}."
             )
 
     def _note_pending(self, name: str, seconds: float) -> None:
-        """A time rather than what is left of it: the same sentence until then."""
+        """Show the time of the deletion: the text stays the same until then."""
         at = datetime.now(UTC) + timedelta(seconds=seconds)
         self._status.set_problem(
             f"deleted {name}",
             f"{self._flow.source}: {name} was deleted on the source; {self._flow.target}: "
-            f"{self._rules.remote_name(name)} follows at {at:%Y-%m-%d %H:%M} UTC "
+            f"{self._rules.remote_name(name)} will be deleted at {at:%Y-%m-%d %H:%M} UTC "
             "(sync.topic.deletions.enabled)",
         )
 
     def _postpone(self, name: str, sentence: str) -> None:
-        """It stays for now, and has all of its time of grace again when the doubt is gone."""
+        """Keep the topic for now, and restart its grace period."""
         self._since[name] = time.monotonic()
         self._status.set_problem(f"deleted {name}", sentence)
         if self._kept.get(name) != sentence:
@@ -151,26 +151,29 @@ class TopicDeletionSync:
         plan = plan_topic_deletions(due, positions, mirrored, self._rules, target, self._settings)
         for kept in plan.kept:
             self._postpone(kept.source, str(kept))
-        there = target.topics([one.remote for one in plan.actions]).found if plan.actions else {}
-        wanted = [
-            there[one.remote]
+        on_target = (
+            target.topics([one.remote for one in plan.actions]).found if plan.actions else {}
+        )
+        same = [
+            on_target[one.remote]
             for one in plan.actions
-            if one.remote in there and str(there[one.remote].topic_id) == one.topic_id
+            if one.remote in on_target and str(on_target[one.remote].topic_id) == one.topic_id
         ]
-        answers = target.delete_topics(wanted)
+        results = target.delete_topics(same)
         forgotten = [*plan.gone]
         for action in plan.actions:
-            if action.remote not in answers:
-                continue  # it changed between two questions: the next round looks again
-            refusal = answers[action.remote]
-            if refusal is not None:
+            if action.remote not in results:
+                continue  # it changed between two requests: the next round checks again
+            error = results[action.remote]
+            if error is not None:
                 self._postpone(
-                    action.source, str(KeptTopic(action.source, action.remote, str(refusal)))
+                    action.source, str(KeptTopic(action.source, action.remote, str(error)))
                 )
                 continue
             _log.warning(
-                f"{self._flow}: {self._flow.target}: {action.remote} was deleted, as "
-                f"{action.source} was on {self._flow.source} (sync.topic.deletions.enabled)."
+                f"{self._flow}: {self._flow.target}: deleted {action.remote}, because "
+                f"{action.source} was deleted on {self._flow.source} "
+                f"(sync.topic.deletions.enabled)."
             )
             self._status.count_change("deleted")
             forgotten.append(action.source)
@@ -190,28 +193,28 @@ def plan_topic_deletions(
     target: ClusterAdmin,
     settings: FlowSettings,
 ) -> DeletionPlan:
-    """What may become of the copies of topics that the source does not know; touches nothing."""
+    """Plan the deletion of remote topics whose source topic is unknown; changes nothing."""
     remotes = {name: rules.remote_name(name) for name in names}
-    answer = target.topics(sorted(set(remotes.values())))
-    places = [
+    result = target.topics(sorted(set(remotes.values())))
+    partitions = [
         TopicPartition(topic.name, index)
-        for topic in answer.found.values()
+        for topic in result.found.values()
         for index in range(topic.partitions)
     ]
-    ends = target.end_offsets(places, "read_uncommitted").found if places else {}
+    ends = target.end_offsets(partitions, "read_uncommitted").found if partitions else {}
     return plan_deletions(
         remotes,
         copied_topics(positions),
         mirrored,
-        RemoteTopics(answer.found, answer.failed, ends),
-        markers=int(settings.transactions.is_enabled),  # that of the last transaction
+        RemoteTopics(result.found, result.failed, ends),
+        markers=int(settings.transactions.is_enabled),  # of the last transaction
     )
 
 
 def delete_topic_state(
     settings: FlowSettings, store: OffsetStore, map_topic: str, topics: Collection[str]
 ) -> None:
-    """Remove what is stored of topics that are gone on both sides: one made anew is another."""
+    """Delete the stored state of topics deleted on both clusters: a new topic starts over."""
     if not topics:
         return
     positions = [tp for tp in store.read().positions if tp.topic in topics]

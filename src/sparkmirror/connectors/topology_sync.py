@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps what surrounds the records in line: configs and ACLs of remote topics, deleted topics.
+"""Syncs configs and ACLs of remote topics, and deleted topics.
 
-A thread of its own with clients of its own, so that neither copying nor the search for new topics
-waits for it. A failed round shows in the status and is tried again at its next time.
+Has its own thread and clients, so that neither copying nor the search for new topics waits for it.
+A failed round shows in the status and is retried at its next time.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from sparkmirror.spark.flow_status import FlowStatus
 from sparkmirror.topology.topic_deletions import MirroredTopic
 from sparkmirror.topology.topics import TopicRules
 
-_SETTLED_SECONDS = 2.0  # the copying begins first: new topics have their configs already
-_LONGEST_SHARE = 2  # a round that takes long waits so many times as long
+_START_DELAY_SECONDS = 2.0  # copying starts first: new topics have their configs already
+_PAUSE_FACTOR = 2  # a slow round is followed by a pause of this many times its duration
 _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class _PeriodicSync:
-    what: str
+    name: str
     seconds: float
-    do: Callable[[MirroredPartitions], None]
+    sync: Callable[[MirroredPartitions], None]
     due: float = 0.0
 
 
 class TopologySync:
-    """The sync of one flow; begins when its topics are known."""
+    """The sync of one flow; starts when its topics are known."""
 
     def __init__(
         self,
@@ -60,66 +60,66 @@ class TopologySync:
         self._stop = threading.Event()
         self._begin = threading.Event()
         self._first_round = threading.Event()
-        wanted = settings.source
+        source = settings.source
         plan = (
-            ("config sync", wanted.sync_configs_seconds, self._sync_configs),
-            ("ACL sync", wanted.sync_acls_seconds, self._sync_acls),
-            ("deleted topics", wanted.refresh_topics_seconds, self._sync_deletions),
+            ("config sync", source.sync_configs_seconds, self._sync_configs),
+            ("ACL sync", source.sync_acls_seconds, self._sync_acls),
+            ("deleted topics", source.refresh_topics_seconds, self._sync_deletions),
         )
-        self._works = [_PeriodicSync(what, s, do) for what, s, do in plan if s is not None]
+        self._syncs = [_PeriodicSync(name, s, sync) for name, s, sync in plan if s is not None]
         self._thread = threading.Thread(
             target=self._run, name=f"{self._flow}/source/topology", daemon=True
         )
 
     def start(self) -> None:
-        """Begin with a round of everything once the topics are known."""
+        """Start the thread; the first round runs once the topics are known."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End within a request's time."""
+        """Request a stop; a pending request ends first."""
         self._stop.set()
         self._begin.set()
         self._first_round.set()
 
     def wait_first_round(self) -> None:
-        """For a bounded run: returns when everything has been looked at once."""
+        """Block until the first round has ended. For a bounded run."""
         self._begin.set()
         self._first_round.wait()
 
     @property
     def is_running(self) -> bool:
-        """Whether its thread runs: a round that is under way may still delete and revoke."""
+        """Whether its thread runs: a round in progress may still delete and revoke."""
         return self._thread.is_alive()
 
     def _run(self) -> None:
         try:
             self._topics.first_round.wait()
-            self._begin.wait(_SETTLED_SECONDS)
+            self._begin.wait(_START_DELAY_SECONDS)
             with self._source, self._target, self._acls:
-                while self._works and not self._stop.is_set():
+                while self._syncs and not self._stop.is_set():
                     self._round()
                     self._first_round.set()
-                    soonest = min(work.due for work in self._works)
+                    soonest = min(one.due for one in self._syncs)
                     self._stop.wait(max(soonest - time.monotonic(), 0))
-        except Exception as error:  # noqa: BLE001 - a thread's root: the status must tell
-            _log.exception("%s: the sync of configs and rights failed", self._flow)
-            self._status.set_problem("topology", f"ended: {type(error).__name__}: {error}")
+        except Exception as error:  # noqa: BLE001 - a thread's root: report it in the status
+            _log.exception("%s: the sync of configs and ACLs failed", self._flow)
+            self._status.set_problem("topology", f"failed: {type(error).__name__}: {error}")
         finally:
             self._first_round.set()
 
     def _round(self) -> None:
-        for work in self._works:
-            began = time.monotonic()
-            if work.due > began or self._stop.is_set():
+        for one in self._syncs:
+            started = time.monotonic()
+            if one.due > started or self._stop.is_set():
                 continue
-            trouble = ""
+            problem = ""
             try:
-                work.do(self._topics.current or ())
+                one.sync(self._topics.current or ())
             except (ClusterError, WireError) as error:
-                trouble = f"{work.what}: {error}"
-            self._status.set_problem(work.what, trouble)
-            took = time.monotonic() - began
-            work.due = max(began + work.seconds, time.monotonic() + took * _LONGEST_SHARE)
+                problem = f"{one.name}: {error}"
+            self._status.set_problem(one.name, problem)
+            took = time.monotonic() - started
+            one.due = max(started + one.seconds, time.monotonic() + took * _PAUSE_FACTOR)
 
     def _sync_configs(self, mirrored: MirroredPartitions) -> None:
         remotes = {one.source.topic: one.remote_topic for one in mirrored}

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real Kafka clusters on this machine, for the demo, the tests and the benchmarks."""
+"""Kafka clusters on this machine, for the demo, the tests and the benchmarks."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One real broker as a child process, with its ports and files."""
+"""One broker as a child process, with its ports and files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sparkmirror.errors import SetupError
 
 
 class LocalBroker(ServerProcess):
-    """One broker of a local cluster; made by LocalCluster, used by tests to hurt it."""
+    """One broker of a local cluster. Created by LocalCluster; tests stop, kill and suspend it."""
 
     def __init__(
         self,
@@ -26,7 +26,7 @@ class LocalBroker(ServerProcess):
         node_id: int,
         directory: Path,
         port: int = 0,
-        detour_port: int = 0,
+        proxy_port: int = 0,
         listeners: Mapping[str, str] | None = None,
         zookeeper: LocalZooKeeper | None = None,
         detached: bool = False,
@@ -46,39 +46,39 @@ class LocalBroker(ServerProcess):
         self._zookeeper = zookeeper
         self._port = ReservedPort(port)
         self._controller_port = ReservedPort()
-        self._detour_port = ReservedPort()
-        self._advertised_detour = detour_port
+        self._proxy_port = ReservedPort()
+        self._advertised_proxy_port = proxy_port
         self._protocols = dict(listeners or {})
         self._further_ports = {name: ReservedPort() for name in self._protocols}
         self._jvm: KafkaJvm | None = None
 
     @property
     def port(self) -> int:
-        """The port that clients use; the same after a restart."""
+        """The port for clients; unchanged after a restart."""
         return self._port.number
 
     @property
     def port_chosen(self) -> bool:
-        """Whether the user wants this very port."""
+        """Whether the user chose the port."""
         return self._port.is_user_chosen
 
     @property
     def controller_port(self) -> int:
-        """The port on which the brokers' controllers talk to each other."""
+        """The port for communication between the KRaft controllers."""
         return self._controller_port.number
 
     @property
     def proxied_listener(self) -> BrokerListener | None:
-        """The listener behind a proxy, if the cluster was asked for one."""
-        if not self._advertised_detour:
+        """The listener behind a proxy, if the cluster has one."""
+        if not self._advertised_proxy_port:
             return None
         return BrokerListener(
-            "DETOUR", "PLAINTEXT", self._detour_port.number, self._advertised_detour
+            "PROXIED", "PLAINTEXT", self._proxy_port.number, self._advertised_proxy_port
         )
 
     @property
     def listeners(self) -> list[BrokerListener]:
-        """All listeners but the plain one and the controllers'."""
+        """All listeners except the plain one and the controllers'."""
         further = [
             BrokerListener(name, self._protocols[name], port.number, port.number)
             for name, port in self._further_ports.items()
@@ -88,15 +88,14 @@ class LocalBroker(ServerProcess):
     @property
     def _ports(self) -> list[ReservedPort]:
         ports = [self._port, self._controller_port, *self._further_ports.values()]
-        return [*ports, self._detour_port] if self._advertised_detour else ports
+        return [*ports, self._proxy_port] if self._advertised_proxy_port else ports
 
     @property
     def address(self) -> str:
-        """host:port for clients."""
         return f"{HOST}:{self.port}"
 
     def reserve_ports(self, *, others: bool = False) -> None:
-        """Take all ports; `others` gives up free-choice ports for different ones."""
+        """Reserve all ports. With `others`, replace those that the user did not choose."""
         for port in self._ports:
             if others:
                 port.reserve_another()
@@ -104,15 +103,14 @@ class LocalBroker(ServerProcess):
                 port.reserve()
 
     def release_ports(self) -> None:
-        """Give all ports back to the system."""
         for port in self._ports:
             port.release()
 
     def launch(self, jvm: KafkaJvm) -> None:
-        """Start the process without waiting for it to be of use."""
+        """Start the process. Does not wait until it serves."""
         self._jvm = jvm
-        # One broker a cluster will do, and nobody is there to see a detached one end. An archive
-        # holds Kafka's classes only.
+        # One broker per cluster records the class archive, which holds Kafka's classes only. A
+        # detached broker does not: its exit is not observed.
         is_plain = not self._detached and not jvm.plugins
         records = self.node_id == 1 and is_plain and jvm.archive.is_missing
         command = jvm.command(
@@ -122,14 +120,14 @@ class LocalBroker(ServerProcess):
             recording=self._archive_dump if records else None,
         )
         if self._zookeeper is not None:
-            # ZooKeeper refuses a killed broker that starts again before its old session has ended.
+            # ZooKeeper rejects a restarted broker until its old session has expired.
             self._zookeeper.await_session_end(self.node_id)
         for port in self._ports:
             port.prepare_bind()
         self._spawn(command)
 
     def start(self) -> None:
-        """Start again on the same data and port after `stop()` or `kill()`, until it serves."""
+        """Start again with the same data and ports, and wait until it serves."""
         if self._jvm is None:
             raise SetupError(f"The local cluster {self.cluster} has not been started yet.")
         if not self.running:
@@ -143,11 +141,11 @@ class LocalBroker(ServerProcess):
             await_topics([self])
 
     def metadata(self, topic: str | None = None) -> BrokerMetadata | None:
-        """The brokers this one sees and the topic's error, or None while it does not answer."""
+        """The brokers it knows and the topic's error code; None if it does not respond."""
         return fetch_broker_metadata(HOST, self.port, topic=topic)
 
     def topics_on_disk(self) -> list[str]:
-        """The topics that this broker holds partitions of."""
+        """The topics with partitions in its data directory."""
         names = [entry.name for entry in self.data.iterdir() if entry.is_dir()]
         partitions = [name.rpartition("-") for name in names]
         return sorted({topic for topic, _, number in partitions if number.isdecimal()})

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real Kafka cluster of one to three brokers on 127.0.0.1, with its own directory.
+"""A Kafka cluster of one to three brokers on 127.0.0.1, with its own directory.
 
-    directory/cluster.json          what the data is, made at the first start
+    directory/cluster.json          cluster id, brokers and version; written at the first start
     directory/broker-1/             server.properties, logging.properties, data/
-    directory/logs/broker-1.log     what the broker says, kept over restarts
-    directory/zookeeper/            only for versions that are run without KRaft
+    directory/logs/broker-1.log     the broker's log, kept over restarts
+    directory/zookeeper/            only for versions without KRaft
 
 A cluster belongs to one thread at a time; different clusters may start in different threads.
-With `detour_ports` every broker has a second listener that tells clients to come by those ports: a
-proxy listens there, forwards to `broker.detour.port`, and may cut or slow the line.
-With `listeners` (name to security protocol) it has these, too; what they need is in `config`.
+With `proxy_ports` every broker has a second listener that advertises these ports. A proxy listens
+there and forwards to `broker.proxied_listener.port`; it may delay or interrupt connections.
+With `listeners` (name to security protocol) it has these as well; `config` has their settings.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from sparkmirror.devcluster.zookeeper import LocalZooKeeper
 from sparkmirror.errors import SetupError
 from sparkmirror.system.cache_directory import ensure_writable
 
-MOST_BROKERS = 3
+MAX_BROKERS = 3
 
 _PORT_TRIES = 3
 _FORMAT_SECONDS = 60.0
@@ -41,7 +41,7 @@ _DATA_REMEDY = "Choose another data directory, or make it writable."
 
 
 class LocalCluster:
-    """Brokers that start, stop and suffer together; also a context manager."""
+    """Brokers that are started and stopped together. Also a context manager."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class LocalCluster:
         brokers: int = 1,
         version: str = DEFAULT_KAFKA,
         ports: Sequence[int] | None = None,
-        detour_ports: Sequence[int] | None = None,
+        proxy_ports: Sequence[int] | None = None,
         listeners: Mapping[str, str] | None = None,
         config: Mapping[str, str] | None = None,
         heap: str = "512m",
@@ -59,11 +59,11 @@ class LocalCluster:
         plugins: Sequence[Path] = (),
         detached: bool = False,
     ) -> None:
-        if not 1 <= brokers <= MOST_BROKERS:
+        if not 1 <= brokers <= MAX_BROKERS:
             raise SetupError(
-                f"Cluster {name} cannot have {brokers} brokers.", remedy=f"Use 1 to {MOST_BROKERS}."
+                f"Cluster {name} cannot have {brokers} brokers.", remedy=f"Use 1 to {MAX_BROKERS}."
             )
-        for given in (ports, detour_ports):
+        for given in (ports, proxy_ports):
             if given is not None and len(given) != brokers:
                 raise SetupError(
                     f"Cluster {name} has {brokers} broker(s) but {len(given)} port(s) were given.",
@@ -88,7 +88,7 @@ class LocalCluster:
                 node_id=index + 1,
                 directory=self.directory,
                 port=ports[index] if ports is not None else 0,
-                detour_port=detour_ports[index] if detour_ports is not None else 0,
+                proxy_port=proxy_ports[index] if proxy_ports is not None else 0,
                 listeners=listeners,
                 zookeeper=self.zookeeper,
                 detached=detached,
@@ -98,18 +98,18 @@ class LocalCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Every broker's host:port, comma-separated; known once the cluster has been started."""
+        """host:port of every broker, comma-separated. The cluster must have been started."""
         self._require_started()
         return ",".join(broker.address for broker in self.brokers)
 
     @property
     def proxied_bootstrap_servers(self) -> str:
-        """What clients bootstrap from that take the detour; empty without `detour_ports`."""
-        detours = [broker.proxied_listener for broker in self.brokers]
-        return ",".join(f"{HOST}:{one.advertised}" for one in detours if one is not None)
+        """Bootstrap servers for clients behind the proxy; empty without `proxy_ports`."""
+        listeners = [broker.proxied_listener for broker in self.brokers]
+        return ",".join(f"{HOST}:{one.advertised}" for one in listeners if one is not None)
 
     def listener_servers(self, listener: str) -> str:
-        """What clients of a further listener bootstrap from."""
+        """Bootstrap servers of a further listener."""
         ports = [
             one.port for broker in self.brokers for one in broker.listeners if one.name == listener
         ]
@@ -117,16 +117,16 @@ class LocalCluster:
 
     @property
     def cluster_id(self) -> str:
-        """The id that Kafka knows the cluster by; known once the cluster has been started."""
+        """Kafka's cluster id. The cluster must have been started."""
         record = self._require_started()
         if self.zookeeper is None:
             return record.cluster_id
-        # With ZooKeeper the first broker draws it.
+        # With ZooKeeper the first broker chooses the id.
         lines = (self.brokers[0].data / _META).read_text(encoding="utf-8").splitlines()
         return dict(line.split("=", 1) for line in lines if "=" in line)["cluster.id"]
 
     def start(self) -> Self:
-        """Start every broker that does not run, and wait until all of them serve."""
+        """Start every broker that is not running, and wait until all of them serve."""
         if any(broker.running for broker in self.brokers):
             for broker in self.brokers:
                 broker.start()
@@ -141,13 +141,13 @@ class LocalCluster:
         try:
             self._start_brokers(jvm)
         except BaseException:
-            # Ctrl-C included: half a cluster is of no use to anybody.
+            # Ctrl-C included: a partial cluster is of no use.
             self.stop()
             raise
         return self
 
     def stop(self) -> None:
-        """Stop every broker and give the ports back; data, logs and port numbers are kept."""
+        """Stop every broker and release the ports; keeps data, logs and port numbers."""
         for broker in self.brokers:
             broker.request_stop()
         for broker in self.brokers:
@@ -158,7 +158,7 @@ class LocalCluster:
             self.zookeeper.release_port()
 
     def kill(self) -> None:
-        """End every process at once, without care for the data; `stop()` is still to follow."""
+        """Kill every process. `stop()` must still be called."""
         for broker in self.brokers:
             broker.kill()
         if self.zookeeper is not None:
@@ -185,8 +185,8 @@ class LocalCluster:
             try:
                 self._try_to_start(jvm, other_ports=attempt > 1)
             except SetupError:
-                # Held ports are safe from everybody who asks for a free one, not from a
-                # program that insists on this very number.
+                # A reserved port is never given to a program that asks for any free port, but a
+                # program may ask for this number.
                 servers = [*self.brokers, *([self.zookeeper] if self.zookeeper else [])]
                 if attempt == _PORT_TRIES or not any(one.port_was_taken() for one in servers):
                     raise
@@ -238,7 +238,7 @@ class LocalCluster:
             command = jvm.command(
                 "kafka.tools.StorageTool",
                 "format",
-                # One word with an equals sign: a random id may begin with a dash.
+                # One word with an equals sign: a random id may start with a dash.
                 f"--cluster-id={self.cluster_id}",
                 "--ignore-formatted",
                 f"--config={broker.properties_file}",
@@ -249,23 +249,23 @@ class LocalCluster:
             )
             if done.returncode != 0:
                 raise SetupError(
-                    f"{broker.data} could not be formatted for the local cluster {self.name}: "
+                    f"Cannot format {broker.data} for the local cluster {self.name}: "
                     f"{extract_failure_reason(done.stderr, done.stdout)}"
                 )
 
 
 def start_all(clusters: Iterable[LocalCluster]) -> None:
-    """Start several clusters at the same time; when one fails the others are stopped again."""
-    everyone = list(clusters)
-    for version in sorted({cluster.version for cluster in everyone}):
-        # Here rather than in the threads: one download, and one progress line.
+    """Start several clusters concurrently. If one fails, stop the others."""
+    all_clusters = list(clusters)
+    for version in sorted({cluster.version for cluster in all_clusters}):
+        # Not in the threads: one download, one progress line.
         kafka_classpath(version)
     try:
-        with ThreadPoolExecutor(max_workers=max(1, len(everyone))) as pool:
-            starts = [pool.submit(cluster.start) for cluster in everyone]
+        with ThreadPoolExecutor(max_workers=max(1, len(all_clusters))) as pool:
+            starts = [pool.submit(cluster.start) for cluster in all_clusters]
         for start in starts:
             start.result()
     except BaseException:
-        for cluster in everyone:
+        for cluster in all_clusters:
             cluster.stop()
         raise

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a cluster's directory remembers of itself (`cluster.json`).
+"""What a cluster's directory contains (`cluster.json`).
 
-Kafka's own complaints about data that does not fit are long and late; these are short and early.
+Detects data that does not match before Kafka starts; Kafka's own errors are long and late.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FILE = "cluster.json"
 
 @dataclass(frozen=True, slots=True)
 class ClusterManifest:
-    """Kafka's id of the cluster, its number of brokers, the Kafka version that wrote last."""
+    """The cluster id, the number of brokers, and the Kafka version that wrote last."""
 
     cluster_id: str
     brokers: int
@@ -29,25 +29,25 @@ class ClusterManifest:
 
     @classmethod
     def load_or_create(cls, directory: Path, *, brokers: int, version: str) -> Self:
-        """Read the record, or begin one; a SetupError when the data does not fit what is wanted."""
+        """Read or create the file. Raises SetupError if the data does not match the arguments."""
         file = directory / _FILE
         known = cls._read(file)
-        remedy = "Choose another data directory, or delete this one to begin anew."
+        remedy = "Choose another data directory, or delete this one to start over."
         if known is not None and known.brokers != brokers:
             raise SetupError(
-                f"{directory} holds a cluster of {known.brokers} broker(s), not of {brokers}.",
+                f"{directory} contains a cluster of {known.brokers} broker(s), not {brokers}.",
                 remedy=remedy,
             )
         if known is not None and version_parts(known.version) > version_parts(version):
             raise SetupError(
                 f"{directory} was written by Kafka {known.version}; "
-                f"Kafka {version} cannot read what a newer version wrote.",
+                f"Kafka {version} cannot read data of a newer version.",
                 remedy=remedy,
             )
         if known is not None and needs_zookeeper(known.version) != needs_zookeeper(version):
             raise SetupError(
-                f"{directory} holds a cluster with ZooKeeper, written by Kafka {known.version}; "
-                f"local clusters of Kafka {version} have none.",
+                f"{directory} contains a cluster with ZooKeeper, written by Kafka {known.version}; "
+                f"local clusters of Kafka {version} use KRaft.",
                 remedy=remedy,
             )
         cluster_id = known.cluster_id if known else _random_id()
@@ -64,8 +64,8 @@ class ClusterManifest:
             return cls(**json.loads(file.read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError) as error:
             raise SetupError(
-                f"{file} cannot be read ({error}).",
-                remedy=f"Delete {file.parent} to begin anew.",
+                f"Cannot read {file} ({error}).",
+                remedy=f"Delete {file.parent} to start over.",
             ) from error
 
 

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kafka's jars from Maven Central, by the Ivy that PySpark ships, kept in the cache.
+"""Downloads Kafka's jars from Maven Central with the Ivy that PySpark ships, into the cache.
 
-A set of jars is one directory that appears by a rename once it is complete and listed in
-`jars.txt`, so a half-finished download never counts; a file lock makes concurrent processes wait
-rather than collide.
+A set of jars is one directory. It is renamed into place once it is complete and listed in
+`jars.txt`, so a partial download never counts. A file lock serializes concurrent processes.
 
-What a Kafka version decides about how its brokers are run.
+Also: which Kafka versions need ZooKeeper, and which logging backend.
 """
 
 from __future__ import annotations
@@ -43,19 +42,19 @@ _LISTING = "jars.txt"
 _SCALA = "2.13"
 
 _FIRST_WITH_LOG4J2 = (4,)
-# KRaft exists since 2.8, but as a preview that cannot do everything until here (KIP-833).
+# KRaft exists since 2.8, but is incomplete before this version (KIP-833).
 _FIRST_WITHOUT_ZOOKEEPER = (3, 3)
 
 
 class JarSet(StrEnum):
-    """What the jars are for: brokers and tools, or Connect and Java's MirrorMaker 2 as well."""
+    """Brokers and tools, or also Connect and Java's MirrorMaker 2."""
 
     BROKER = "broker"
     CONNECT = "connect"
 
 
 def kafka_classpath(version: str = DEFAULT_KAFKA, artifacts: JarSet = JarSet.BROKER) -> list[Path]:
-    """The jars of one Kafka version, fetched if the cache does not hold them yet."""
+    """Return the jars of one Kafka version; downloads them if they are not in the cache."""
     if re.fullmatch(r"\d+\.\d+\.\d+", version) is None:
         raise SetupError(
             f"{version!r} is not a Kafka version.", remedy=f"Use one like {DEFAULT_KAFKA}."
@@ -69,18 +68,18 @@ def kafka_classpath(version: str = DEFAULT_KAFKA, artifacts: JarSet = JarSet.BRO
     ensure_writable(home)
     java = java_binary()
     with _locked(home / ".lock"):
-        # Somebody else may have fetched them while this process waited for the lock.
+        # Another process may have fetched them while this one waited for the lock.
         jars = _listed_jars(directory)
         if jars is None:
             _fetch(java, version, jar_set, directory)
             jars = _listed_jars(directory)
     if jars is None:
-        raise SetupError(f"The Kafka jars in {directory} vanished while they were fetched.")
+        raise SetupError(f"The Kafka jars in {directory} disappeared after the download.")
     return jars
 
 
 def _listed_jars(directory: Path) -> list[Path] | None:
-    """The jars that the listing names, or None unless every one is there in its full size."""
+    """Return the listed jars, or None unless each is present with its size."""
     try:
         lines = (directory / _LISTING).read_text(encoding="utf-8").splitlines()
         jars = []
@@ -101,7 +100,7 @@ def _locked(path: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            log.info("Another process is fetching Kafka's jars; waiting for it")
+            log.info("Another process is downloading Kafka's jars; waiting for it")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -109,24 +108,24 @@ def _locked(path: Path) -> Iterator[None]:
 def _fetch(java: Path, version: str, jar_set: JarSet, directory: Path) -> None:
     what = f"Kafka {version} ({jar_set} jars)"
     console = Console(stderr=True)
-    announcement = f"Fetching {what} from Maven Central, once; this takes about a minute ..."
+    announcement = f"Downloading {what} from Maven Central (once, about a minute) ..."
     if not console.is_terminal:
         console.print(announcement, soft_wrap=True)
     with console.status(announcement):
         for attempt in range(1, _TRIES + 1):
             time.sleep(_PAUSE_SECONDS * (attempt - 1))
-            complaint = _fetch_once(java, version, jar_set, directory)
-            if complaint is None:
+            error = _fetch_once(java, version, jar_set, directory)
+            if error is None:
                 return
-            log.info(f"Fetching {what}: try {attempt} of {_TRIES} failed ({complaint})")
+            log.info(f"Downloading {what}: attempt {attempt} of {_TRIES} failed ({error})")
     raise SetupError(
-        f"{what} could not be fetched from Maven Central in {_TRIES} tries ({complaint}).",
-        remedy="Check the network, the proxy settings and that there is such a version; try again.",
+        f"Cannot download {what} from Maven Central after {_TRIES} attempts ({error}).",
+        remedy="Check the network, the proxy settings and the version; then try again.",
     )
 
 
 def _fetch_once(java: Path, version: str, jar_set: JarSet, directory: Path) -> str | None:
-    """Run Ivy once and publish what it brought; the reason in one line when it failed."""
+    """Run Ivy once and publish its result. Returns the reason in one line on failure."""
     registry = maven_repository()
     home = directory.parent
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=home) as scratch_name:
@@ -155,27 +154,27 @@ def _fetch_once(java: Path, version: str, jar_set: JarSet, directory: Path) -> s
                 command, capture_output=True, text=True, timeout=_FETCH_SECONDS, check=False
             )
         except subprocess.TimeoutExpired:
-            return f"no end after {_FETCH_SECONDS:.0f} s"
+            return f"timed out after {_FETCH_SECONDS:.0f} s"
         if ivy.returncode != 0:
             return _ivy_error(ivy.stdout + ivy.stderr)
         names = {jar.name for jar in jars.glob("*.jar")}
         missing = {f"{name}-{version}.jar" for name in _kafka_modules(jar_set)} - names
         if missing:
-            return f"{', '.join(sorted(missing))} did not come along"
+            return f"{', '.join(sorted(missing))} missing from the download"
         listing = [f"{jar.stat().st_size} {jar.name}" for jar in sorted(jars.glob("*.jar"))]
         (jars / _LISTING).write_text("\n".join(listing) + "\n", encoding="utf-8")
-        # Only reached when the directory is absent or damaged: a complete one is never replaced.
+        # The directory is absent or incomplete here: a complete one is never replaced.
         shutil.rmtree(directory, ignore_errors=True)
         jars.rename(directory)
     return None
 
 
 def _ivy_error(output: str) -> str:
-    """The line of Ivy's long report that says what went wrong."""
+    """Return the line of Ivy's output with the cause."""
     lines = [line.strip() for line in output.splitlines()]
-    telling = re.compile(r"UnknownHost|refused|timed out|unreachable|FAILED|not found|Exception")
-    found = [re.sub(r"^[:\s]+", "", line) for line in lines if telling.search(line)]
-    return found[0] if found else "Ivy gave no reason"
+    cause = re.compile(r"UnknownHost|refused|timed out|unreachable|FAILED|not found|Exception")
+    found = [re.sub(r"^[:\s]+", "", line) for line in lines if cause.search(line)]
+    return found[0] if found else "Ivy printed no reason"
 
 
 def _ivy_jar() -> Path:
@@ -184,7 +183,7 @@ def _ivy_jar() -> Path:
     found = sorted(folder.glob("ivy-*.jar")) if folder else []
     if not found:
         raise SetupError(
-            "PySpark's jars/ivy-*.jar was not found.", remedy="Reinstall the pyspark package."
+            "Cannot find PySpark's jars/ivy-*.jar.", remedy="Reinstall the pyspark package."
         )
     return found[-1]
 
@@ -205,22 +204,22 @@ def _ivy_settings(cache: Path, root: str | None) -> str:
 
 
 def _ivy_module(version: str, jar_set: JarSet) -> str:
-    wanted = [("org.apache.kafka", name, version) for name in _kafka_modules(jar_set)]
-    # Kafka's own modules name only the logging facade; the backend is the distribution's choice.
+    modules = [("org.apache.kafka", name, version) for name in _kafka_modules(jar_set)]
+    # Kafka's modules depend on the logging facade only; the distribution chooses the backend.
     if logs_with_log4j2(version):
-        wanted.append(("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4"))
+        modules.append(("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4"))
     else:
-        wanted.append(("org.slf4j", "slf4j-reload4j", "1.7.36"))
+        modules.append(("org.slf4j", "slf4j-reload4j", "1.7.36"))
     lines = [
-        f'    <dependency org="{org}" name="{name}" rev="{rev}"/>' for org, name, rev in wanted
+        f'    <dependency org="{org}" name="{name}" rev="{rev}"/>' for org, name, rev in modules
     ]
-    # Kafka before 3.1.1 brings log4j 1, which reload4j replaces: one backend, not two.
+    # Kafka before 3.1.1 depends on log4j 1, which reload4j replaces: one backend, not two.
     lines += [
         f'    <exclude org="{org}" module="{name}"/>'
         for org, name in (("org.slf4j", "slf4j-log4j12"), ("log4j", "log4j"))
     ]
     if jar_set is JarSet.BROKER:
-        # kafka-tools needs it for one Connect tool only, and it would bring 36 more jars.
+        # kafka-tools needs it for one Connect tool only; it has 36 more jars.
         lines.append('    <exclude org="org.apache.kafka" module="connect-runtime"/>')
     dependencies = "\n".join(lines)
     return f"""<ivy-module version="2.0">
@@ -234,15 +233,15 @@ def _ivy_module(version: str, jar_set: JarSet) -> str:
 
 
 def version_parts(version: str) -> tuple[int, ...]:
-    """The numbers of a version like 4.3.1, which compare as versions do."""
+    """Split a version like 4.3.1 into numbers that compare as versions."""
     return tuple(int(part) for part in version.split("."))
 
 
 def logs_with_log4j2(version: str) -> bool:
-    """Whether brokers and tools of this version log with log4j2, not with its predecessor."""
+    """Whether this version logs with log4j2; older ones use log4j 1."""
     return version_parts(version) >= _FIRST_WITH_LOG4J2
 
 
 def needs_zookeeper(version: str) -> bool:
-    """Whether brokers of this version are run with ZooKeeper, not with KRaft."""
+    """Whether this version runs with ZooKeeper instead of KRaft."""
     return version_parts(version) < _FIRST_WITHOUT_ZOOKEEPER

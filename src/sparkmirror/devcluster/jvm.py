@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a JVM with Kafka's classes is called: for brokers, for formatting, for Kafka's own tools.
+"""Command lines of JVMs with Kafka's classes: brokers, storage formatting, Kafka's tools.
 
-A class-data archive of Kafka's classes, which halves the time a broker or tool needs to start.
-
-The JVM writes it when a broker ends cleanly and no archive is there yet; the file then moves into
-the cache, next to the jars it was made from. Its name carries the Java build: it fits only one.
+A class-data archive of Kafka's classes halves the start-up time of a broker or tool. The JVM
+writes it when a broker exits cleanly and no archive exists. The file then moves into the cache,
+next to its jars. Its name contains the Java build, because it fits only that.
 """
 
 from __future__ import annotations
@@ -20,11 +19,12 @@ from typing import Self
 from sparkmirror.devcluster.jars import JarSet, kafka_classpath, logs_with_log4j2
 from sparkmirror.system.java import java_binary, java_build
 
-# These JVMs live for seconds or minutes: quick to start counts for more than quick code.
+# These JVMs live for seconds or minutes: start-up time matters more than peak speed. Not for
+# benchmarks with TLS: without the second compiler AES is not hardware-accelerated (12 MB/s).
 QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
-# Logging must outlive the JVM's other shutdown hooks: the console producer sends, fails and reports
-# its last records in one.
+# Logging must outlive the other shutdown hooks: the console producer sends its last records, and
+# reports errors, in one.
 _LOG4J2 = """\
 status = error
 shutdownHook = disable
@@ -45,20 +45,20 @@ log4j.appender.console.layout=org.apache.log4j.PatternLayout
 log4j.appender.console.layout.ConversionPattern=%d{{ISO8601}} %p %c: %m%n
 """
 
-# The archive is a bonus: remarks on classes that do not fit into it would only fill the logs.
+# The archive is optional: messages about classes that are not in it would fill the logs.
 _QUIET = ("-Xshare:auto", "-Xlog:cds*=off", "-Xlog:class+path*=off")
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaJvm:
-    """One Java, one Kafka version and the options they are started with."""
+    """A Java binary, a Kafka version and their options."""
 
     java: Path
     jars: tuple[Path, ...]
     version: str
     options: tuple[str, ...]
     archive: KafkaClassArchive
-    plugins: tuple[Path, ...] = ()  # folders with further classes, such as a broker's policies
+    plugins: tuple[Path, ...] = ()  # directories with more classes, such as a broker's policies
 
     @classmethod
     def of(
@@ -70,7 +70,7 @@ class KafkaJvm:
         artifacts: JarSet = JarSet.BROKER,
         plugins: Sequence[Path] = (),
     ) -> Self:
-        """Find Java and the jars, which are fetched if they are not in the cache yet."""
+        """Find Java and the jars; downloads the jars if they are not in the cache."""
         java = java_binary()
         jars = tuple(kafka_classpath(version, artifacts))
         return cls(
@@ -85,7 +85,7 @@ class KafkaJvm:
     def command(
         self, main_class: str, *arguments: str, logging: Path, recording: Path | None = None
     ) -> list[str]:
-        """The command line for a main class; `recording` says where to write a class archive."""
+        """Return the command line of a main class. `recording` is the file for a class archive."""
         return [
             str(self.java),
             *self.options,
@@ -98,7 +98,7 @@ class KafkaJvm:
         ]
 
     def logging_text(self, level: str) -> str:
-        """Logging to standard error, in the syntax that this version's backend reads."""
+        """Return the configuration for logging to stderr, for this version's backend."""
         return (_LOG4J2 if self._has_log4j2 else _RELOAD4J).format(level=level)
 
     @property
@@ -111,44 +111,43 @@ class KafkaJvm:
 
 
 def extract_failure_reason(*outputs: str) -> str:
-    """The reason in what a program of Kafka printed when it failed, stack traces and all."""
+    """Find the reason in the output of a failed Kafka program, stack traces included."""
     lines = [line.strip() for output in outputs for line in output.splitlines() if line.strip()]
     for line in lines:
-        # The time, the logger and the Java class before the reason say nothing to a user.
+        # Time, logger and Java class before the reason are of no use.
         named = re.search(r"\b[\w.]+(?:Exception|Error): (.+)", line)
         if named:
             return named[1]
-    telling = [line for line in lines if "rror" in line]
-    return (telling or lines or ["it gave no reason"])[0]
+    candidates = [line for line in lines if "rror" in line]
+    return (candidates or lines or ["no reason was printed"])[0]
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaClassArchive:
-    """The archive's place in the cache, whether or not it has been made yet."""
+    """The path of the archive in the cache, whether or not it exists."""
 
     file: Path
 
     @classmethod
     def of(cls, java: Path, jars: tuple[Path, ...]) -> KafkaClassArchive:
-        """The archive for this java and these jars."""
         build = hashlib.sha256(f"{java}\n{java_build(java)}".encode()).hexdigest()[:16]
         return cls(jars[0].parent / f"classes-{build}.jsa")
 
     @property
     def is_missing(self) -> bool:
-        """Whether it is missing and could be put into its place."""
+        """Whether it does not exist and can be created."""
         return not self.file.exists() and os.access(self.file.parent, os.W_OK)
 
     def use_options(self) -> tuple[str, ...]:
-        """JVM options that read the archive if it is there."""
+        """JVM options that use the archive if it exists."""
         return (*_QUIET, f"-XX:SharedArchiveFile={self.file}") if self.file.exists() else ()
 
     def dump_options(self, scratch: Path) -> tuple[str, ...]:
-        """JVM options that write the archive to `scratch` when the JVM ends."""
+        """JVM options that write the archive to `scratch` at exit."""
         return (*_QUIET, f"-XX:ArchiveClassesAtExit={scratch}")
 
     def publish(self, scratch: Path) -> None:
-        """Move a finished recording into place, by way of a copy as it may lie on another disk."""
+        """Copy a finished recording into place; it may be on another disk."""
         if not scratch.exists():
             return
         if self.is_missing:

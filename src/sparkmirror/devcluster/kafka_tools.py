@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kafka's own command-line tools in a JVM, so that nobody needs a Kafka installation to look.
+"""Kafka's command-line tools in a JVM, without a Kafka installation.
 
-The tools are always those of the default version: they speak with brokers of every version we run.
+The tools always have the default version; they work with brokers of every version in use.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 PRODUCER_PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"
 
 _HEAP = "256m"
+_CONSUME_MS = 30_000  # the console consumer waits so long for another record
 _TOOL_SECONDS = 120.0
 _NO_ERROR = 0
 _SUMMARY = re.compile(r"^(\d+) records sent, ([\d.,]+) records/sec", re.MULTILINE)
@@ -33,25 +34,25 @@ _SUMMARY = re.compile(r"^(\d+) records sent, ([\d.,]+) records/sec", re.MULTILIN
 
 @dataclass(frozen=True, slots=True)
 class LoadSummary:
-    """What a load run achieved, by Kafka's own count."""
+    """The result of a load run, as Kafka's tool reports it."""
 
     records: int
     records_per_second: float
 
 
 class KafkaTools:
-    """The tools, pointed at one cluster; `name` is what errors call it."""
+    """The tools for one cluster; `name` is its name in errors."""
 
     def __init__(self, bootstrap_servers: str, *, name: str | None = None) -> None:
         self.bootstrap_servers = bootstrap_servers
         self.name = name or bootstrap_servers
 
     def topics(self) -> list[str]:
-        """The names of all topics, internal ones included, sorted."""
+        """Return the sorted names of all topics, internal ones included."""
         return sorted(self._run(TOPICS, "--list").split())
 
     def describe(self, topic: str | None = None) -> str:
-        """Partitions, leaders, replicas and configs as Kafka prints them."""
+        """Return partitions, leaders, replicas and configs as Kafka prints them."""
         which = ("--topic", topic) if topic is not None else ()
         return self._run(TOPICS, "--describe", *which)
 
@@ -63,7 +64,7 @@ class KafkaTools:
         replication_factor: int = 1,
         config: Mapping[str, str] | None = None,
     ) -> None:
-        """Create a topic; one that exists already stays as it is."""
+        """Create a topic unless it exists."""
         configs = [f"--config={key}={value}" for key, value in (config or {}).items()]
         self._run(
             TOPICS,
@@ -75,27 +76,21 @@ class KafkaTools:
             *configs,
         )
 
-    def delete_topic(self, topic: str) -> None:
-        """Delete a topic."""
-        self._run(TOPICS, "--delete", f"--topic={topic}")
-
     def produce(self, topic: str, lines: Iterable[str]) -> None:
-        """Send one record a line; a tab in a line splits key and value."""
+        """Send one record per line; a tab separates key and value."""
         self.require_topic(topic)
         lines = list(lines)
         keyed = any("\t" in line for line in lines)
         arguments = produce_arguments(topic, keyed=keyed)
         self._run(CONSOLE_PRODUCER, *arguments, text="".join(f"{line}\n" for line in lines))
 
-    def consume(
-        self, topic: str, *, records: int, timeout_seconds: float = 30.0, keys: bool = False
-    ) -> list[str]:
-        """The first `records` records from the beginning; fewer if no more come within the time."""
+    def consume(self, topic: str, *, records: int, keys: bool = False) -> list[str]:
+        """Return the first `records` records; fewer if the timeout expires first."""
         self.require_topic(topic)
         arguments = consume_arguments(topic, from_beginning=True, records=records, keys=keys)
-        patience = f"--timeout-ms={round(timeout_seconds * 1000)}"
-        # Kafka's consumer ends a time-out with exit code 1 and what it has got so far.
-        return self._run(CONSOLE_CONSUMER, *arguments, patience, may_fail=True).splitlines()
+        timeout = f"--timeout-ms={_CONSUME_MS}"
+        # On a timeout Kafka's consumer exits with 1 after printing what it has received.
+        return self._run(CONSOLE_CONSUMER, *arguments, timeout, may_fail=True).splitlines()
 
     def load(
         self,
@@ -107,7 +102,7 @@ class KafkaTools:
         properties: Mapping[str, str] | None = None,
         timeout_seconds: float = 600.0,
     ) -> LoadSummary:
-        """Send random records as fast as they go (or at a rate), with Kafka's performance tool."""
+        """Send random records at full speed, or at a rate, with Kafka's performance tool."""
         self.require_topic(topic)
         settings = [f"{key}={value}" for key, value in (properties or {}).items()]
         output = self._run(
@@ -126,35 +121,35 @@ class KafkaTools:
         return LoadSummary(int(sent), float(speed.replace(",", "")))
 
     def fetch_metadata(self, topic: str | None = None) -> BrokerMetadata:
-        """What the first broker that answers knows; an UnreachableError when none does."""
+        """Return the metadata of the first broker that responds; else raise UnreachableError."""
         for address in self.bootstrap_servers.split(","):
             host, _, port = address.strip().rpartition(":")
             if host and port.isdecimal():
                 known = fetch_broker_metadata(host, int(port), topic=topic)
                 if known is not None:
                     return known
-        whose = "" if self.name == self.bootstrap_servers else f"of {self.name} "
+        owner = "" if self.name == self.bootstrap_servers else f"of {self.name} "
         raise UnreachableError(
-            f"No broker {whose}answers at {self.bootstrap_servers}; "
-            "check the address and that the cluster is up.",
+            f"No broker {owner}responds at {self.bootstrap_servers}; "
+            "check the address and that the cluster is running.",
             cluster=self.name,
         )
 
     def has_topic(self, topic: str) -> bool:
-        """Whether the topic exists; quicker than any tool, and with an answer."""
+        """Whether the topic exists. Needs no JVM."""
         return self.fetch_metadata(topic).topic_error == _NO_ERROR
 
     def require_topic(self, topic: str) -> None:
-        """A ClusterError unless the topic exists: Kafka's consoles would wait for it in silence."""
+        """Raise ClusterError unless the topic exists: Kafka's consoles would wait silently."""
         if not self.has_topic(topic):
             raise ClusterError(
-                f"There is no topic {topic} on {self.name}; "
-                "`sparkmirror local topics` lists those that there are.",
+                f"Topic {topic} does not exist on {self.name}; "
+                "`sparkmirror local topics` lists the topics.",
                 cluster=self.name,
             )
 
     def command(self, tool: str, *arguments: str) -> list[str]:
-        """The command line of a tool, for callers that connect its streams to their own."""
+        """Return the command line of a tool, for callers that handle its streams."""
         return self._jvm.command(
             tool,
             f"--bootstrap-server={self.bootstrap_servers}",
@@ -163,7 +158,7 @@ class KafkaTools:
         )
 
     def run_attached(self, tool: str, *arguments: str) -> None:
-        """Run a tool on this process's own input and output until it ends or Ctrl-C."""
+        """Run a tool on this process's stdin and stdout until it exits or Ctrl-C."""
         self.fetch_metadata()
         process = subprocess.Popen(
             self.command(tool, *arguments), stderr=subprocess.PIPE, text=True
@@ -173,7 +168,7 @@ class KafkaTools:
             try:
                 _, text = process.communicate()
             except KeyboardInterrupt:
-                # The tool may have had it from the terminal already; a second one does no harm.
+                # The terminal may have sent it already; a second SIGINT does no harm.
                 process.send_signal(signal.SIGINT)
                 raise
         if process.returncode != 0 or " ERROR " in text:
@@ -199,7 +194,7 @@ class KafkaTools:
         may_fail: bool = False,
         timeout_seconds: float = _TOOL_SECONDS,
     ) -> str:
-        """A tool's standard output; a ClusterError with its own reason when it failed."""
+        """Run a tool and return its output. Raises ClusterError with the tool's reason."""
         self.fetch_metadata()
         try:
             done = subprocess.run(
@@ -211,8 +206,8 @@ class KafkaTools:
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
-            raise self._failure(tool, f"no end after {timeout_seconds:.0f} s") from error
-        # The console producer reports records it could not send on standard error and exits with 0.
+            raise self._failure(tool, f"timed out after {timeout_seconds:.0f} s") from error
+        # The console producer reports failed sends on stderr and exits with 0.
         failed = done.returncode != 0 or " ERROR " in done.stderr
         if failed and not may_fail:
             raise self._failure(tool, done.stderr, done.stdout)
@@ -227,7 +222,7 @@ class KafkaTools:
 
 
 def produce_arguments(topic: str, *, keyed: bool = False) -> list[str]:
-    """Options of the console producer: one record a line, with `keyed` as key, tab, value."""
+    """Options of the console producer: one record per line; `keyed`: key, tab, value."""
     arguments = [f"--topic={topic}", "--max-block-ms=15000"]
     return [*arguments, "--reader-property=parse.key=true"] if keyed else arguments
 
@@ -235,7 +230,7 @@ def produce_arguments(topic: str, *, keyed: bool = False) -> list[str]:
 def consume_arguments(
     topic: str, *, from_beginning: bool, records: int | None = None, keys: bool = False
 ) -> list[str]:
-    """Options of the console consumer; with `keys` it prints key, tab, value."""
+    """Options of the console consumer; `keys`: print key, tab, value."""
     arguments = [f"--topic={topic}"]
     if from_beginning:
         arguments.append("--from-beginning")

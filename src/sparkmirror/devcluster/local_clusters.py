@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The local clusters of one data directory, known to every process of the user by its state file.
+"""The local clusters of one data directory, shared by all processes of the user.
 
-data/state.json     clusters, brokers, ports, pids with the time their process started
+data/state.json     clusters, brokers, ports, pids with process start times
 data/<cluster>/     the cluster's own directory
 """
 
@@ -30,7 +30,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 @dataclass(frozen=True, slots=True)
 class ServerEntry:
-    """One process of a cluster as the state file knows it."""
+    """One process of a cluster, as stored in the state file."""
 
     port: int
     pid: int
@@ -39,23 +39,21 @@ class ServerEntry:
 
     @property
     def address(self) -> str:
-        """host:port for clients."""
         return f"{HOST}:{self.port}"
 
     @property
     def process(self) -> ProcessIdentity:
-        """The process, alive or not."""
         return ProcessIdentity(self.pid, self.started)
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerEntry(ServerEntry):
-    """One broker as the state file knows it."""
+    """One broker, as stored in the state file."""
 
     node_id: int
 
     def state(self) -> str:
-        """`running`, `not answering` or `stopped`, found out now."""
+        """Return `running`, `not answering` or `stopped`, by a request to the broker."""
         if not self.process.alive:
             return "stopped"
         return "running" if fetch_broker_metadata(HOST, self.port) else "not answering"
@@ -63,7 +61,7 @@ class BrokerEntry(ServerEntry):
 
 @dataclass(frozen=True, slots=True)
 class ClusterEntry:
-    """One cluster as the state file knows it."""
+    """One cluster, as stored in the state file."""
 
     name: str
     version: str
@@ -73,12 +71,11 @@ class ClusterEntry:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Every broker's host:port, comma-separated."""
         return ",".join(broker.address for broker in self.brokers)
 
     @property
     def alive(self) -> bool:
-        """Whether any of its processes still runs."""
+        """Whether any of its processes is running."""
         servers = [*self.brokers, *([self.zookeeper] if self.zookeeper else [])]
         return any(server.process.alive for server in servers)
 
@@ -99,7 +96,7 @@ class LocalClusters:
         first_port: int | None,
         detached: bool,
     ) -> list[LocalCluster]:
-        """Start clusters that do not run yet, all at once, and write them into the state file."""
+        """Start clusters concurrently and add them to the state file. None may be running."""
         _check_names(names)
         ensure_writable(
             self.data, remedy="Choose another directory with --data, or make it writable."
@@ -109,7 +106,7 @@ class LocalClusters:
                 if entry.name in names and entry.alive:
                     where = entry.bootstrap_servers
                     raise SetupError(
-                        f"The local cluster {entry.name} already runs at {where}.",
+                        f"The local cluster {entry.name} is already running at {where}.",
                         remedy="Use it, stop it with `sparkmirror local down`, or choose --data.",
                     )
             clusters = [
@@ -129,28 +126,28 @@ class LocalClusters:
         return clusters
 
     def stop(self, names: Iterable[str] | None = None) -> list[str]:
-        """Stop the named clusters, or all of them, and forget them; the names of those."""
-        wanted = self.clusters() if names is None else [self.find(name) for name in names]
+        """Stop and remove the named clusters, or all. Returns their names."""
+        stopped = self.clusters() if names is None else [self.find(name) for name in names]
         stop_processes(
-            (broker.process for entry in wanted for broker in entry.brokers),
+            (broker.process for entry in stopped for broker in entry.brokers),
             timeout_seconds=_STOP_SECONDS,
         )
-        # Brokers that end say so to ZooKeeper, and would wait for it.
+        # Brokers deregister from ZooKeeper when they stop, and wait for it.
         stop_processes(
-            (entry.zookeeper.process for entry in wanted if entry.zookeeper),
+            (entry.zookeeper.process for entry in stopped if entry.zookeeper),
             timeout_seconds=_STOP_SECONDS,
         )
-        self.forget(wanted)
-        return [entry.name for entry in wanted]
+        self.remove(stopped)
+        return [entry.name for entry in stopped]
 
-    def forget(self, entries: Sequence[ClusterEntry]) -> None:
-        """Take clusters out of the state file, unless other brokers bear their names by now."""
+    def remove(self, entries: Sequence[ClusterEntry]) -> None:
+        """Remove clusters from the state file; newer clusters with the same names stay."""
         if entries:
             with self._locked():
                 self._write([entry for entry in self.clusters() if entry not in entries])
 
     def clusters(self) -> list[ClusterEntry]:
-        """What the state file says, by name."""
+        """Return the clusters of the state file, sorted by name."""
         if not self._state.exists():
             return []
         try:
@@ -158,22 +155,22 @@ class LocalClusters:
             entries = [_read_entry(cluster) for cluster in known]
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise SetupError(
-                f"{self._state} cannot be read ({error}).",
-                remedy="Stop any brokers it was about by hand, and delete the file.",
+                f"Cannot read {self._state} ({error}).",
+                remedy="Stop its brokers manually, then delete the file.",
             ) from error
         return sorted(entries, key=lambda entry: entry.name)
 
     def find(self, name: str) -> ClusterEntry:
-        """The cluster of that name; a SetupError that names the others when there is none."""
+        """Return the cluster of that name. Raises SetupError that lists the others."""
         entries = self.clusters()
         for entry in entries:
             if entry.name == name:
                 return entry
         known = ", ".join(entry.name for entry in entries)
         raise SetupError(
-            f"There is no local cluster {name!r} in {self.data}"
+            f"Local cluster {name!r} does not exist in {self.data}"
             + (f" (there is {known})." if known else "."),
-            remedy="`sparkmirror local up` starts clusters; host:port reaches any other one.",
+            remedy="Start clusters with `sparkmirror local up`, or use host:port for another one.",
         )
 
     @contextmanager
@@ -218,12 +215,12 @@ def _entry(cluster: LocalCluster) -> ClusterEntry:
 def _process_of(server: ServerProcess, port: int) -> dict[str, Any]:
     process = ProcessIdentity.of(server.pid) if server.pid else None
     if process is None:
-        raise server.error("ended right after its start")
+        raise server.error("exited immediately after its start")
     return {**asdict(process), "port": port, "log": str(server.log_file)}
 
 
 def _ports(first: int | None, brokers: int, index: int) -> list[int] | None:
-    """Consecutive ports: the first cluster's brokers, then the second's, and so on."""
+    """Assign consecutive ports: the first cluster's brokers, then the second's, and so on."""
     if first is None:
         return None
     start = first + index * brokers
@@ -234,8 +231,8 @@ def _check_names(names: Sequence[str]) -> None:
     for name in names:
         if _NAME.fullmatch(name) is None:
             raise SetupError(
-                f"{name!r} cannot be the name of a cluster.",
+                f"Invalid cluster name {name!r}.",
                 remedy="Use letters, digits, dots, dashes and underscores.",
             )
     if len(set(names)) != len(names) or not names:
-        raise SetupError("Every local cluster needs a name of its own.", remedy="Check --clusters.")
+        raise SetupError("Cluster names must be unique and not empty.", remedy="Check --clusters.")

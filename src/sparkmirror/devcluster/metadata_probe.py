@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks a broker what it knows: the question that tells "the port is open" from "it works".
+"""Checks whether a broker serves, not only listens: sends one Metadata request.
 
-A Metadata request, version 4, with at most one topic; a few bytes start faster than any client.
+Version 4, with at most one topic. A hand-written request starts faster than any client.
 
     request   length i32, key i16 = 3, version i16 = 4, correlation i32, client id str,
               topics [name str], may create i8 = 0
@@ -17,14 +17,14 @@ from dataclasses import dataclass
 
 _CORRELATION = 7
 _CLIENT = b"sparkmirror-probe"
-_LARGEST_ANSWER = 1 << 20
+_MAX_RESPONSE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerMetadata:
-    """The brokers in service, as one broker sees them, and whether it knows a controller.
+    """The brokers that one broker knows, and whether it knows a controller.
 
-    `topic_error` is the error code of the topic that was asked for, 0 when it exists.
+    `topic_error` is the error code of the requested topic, 0 if it exists.
     """
 
     node_ids: frozenset[int]
@@ -35,16 +35,16 @@ class BrokerMetadata:
 def fetch_broker_metadata(
     host: str, port: int, *, topic: str | None = None, timeout_seconds: float = 2.0
 ) -> BrokerMetadata | None:
-    """What the broker at that address answers, or None when it does not answer (yet)."""
+    """Return the broker's metadata, or None if it does not respond (yet)."""
     try:
         with socket.create_connection((host, port), timeout=timeout_seconds) as connection:
             connection.sendall(_request(topic))
             (length,) = struct.unpack(">i", _read(connection, 4))
-            if not 0 < length < _LARGEST_ANSWER:
+            if not 0 < length < _MAX_RESPONSE_BYTES:
                 return None
             return _parse(_read(connection, length))
     except (OSError, struct.error):
-        # A starting broker refuses, resets or cuts connections; all of them mean "not yet".
+        # A starting broker refuses, resets or closes connections: not ready yet.
         return None
 
 
@@ -67,23 +67,23 @@ def _read(connection: socket.socket, size: int) -> bytes:
     return bytes(received)
 
 
-def _parse(answer: bytes) -> BrokerMetadata | None:
-    correlation, _throttle, count = struct.unpack_from(">iii", answer, 0)
+def _parse(response: bytes) -> BrokerMetadata | None:
+    correlation, _throttle, count = struct.unpack_from(">iii", response, 0)
     if correlation != _CORRELATION:
         return None
     position = 12
     node_ids = set()
     for _ in range(count):
-        (node_id,) = struct.unpack_from(">i", answer, position)
+        (node_id,) = struct.unpack_from(">i", response, position)
         node_ids.add(node_id)
-        position = _after_string(answer, position + 4)
-        position = _after_string(answer, position + 4)
-    position = _after_string(answer, position)
-    controller, topics = struct.unpack_from(">ii", answer, position)
-    error = struct.unpack_from(">h", answer, position + 8)[0] if topics else None
+        position = _after_string(response, position + 4)
+        position = _after_string(response, position + 4)
+    position = _after_string(response, position)
+    controller, topics = struct.unpack_from(">ii", response, position)
+    error = struct.unpack_from(">h", response, position + 8)[0] if topics else None
     return BrokerMetadata(frozenset(node_ids), controller >= 0, error)
 
 
-def _after_string(answer: bytes, position: int) -> int:
-    length = int.from_bytes(answer[position : position + 2], "big", signed=True)
+def _after_string(response: bytes, position: int) -> int:
+    length = int.from_bytes(response[position : position + 2], "big", signed=True)
     return position + 2 + max(length, 0)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ports of 127.0.0.1 that stay ours once chosen, through a broker's death and restart.
+"""Ports of 127.0.0.1 that stay reserved while a broker restarts.
 
-A held port is a socket that is bound but does not listen. Linux lets a second socket (the broker's,
-which sets SO_REUSEADDR as every Java server does) bind and listen on it, yet gives it to nobody who
-asks for a free one: no gap between choosing and using. Other systems refuse the second bind, so
-there the port is released just before the start.
+A reserved port is a socket that is bound but does not listen. Linux lets a second socket with
+SO_REUSEADDR (every Java server) bind and listen on it, but does not offer it to programs that ask
+for any free port. So nothing can take it between choosing and using. Other systems reject the
+second bind; there the port is released just before the start.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ _CAN_SHARE = sys.platform == "linux"
 
 
 class ReservedPort:
-    """One port: the wanted one, or any free one; ours from `hold()` to `release()`."""
+    """One port, given or any free one; reserved from `reserve()` to `release()`."""
 
-    def __init__(self, wanted: int = 0) -> None:
+    def __init__(self, number: int = 0) -> None:
         self._socket: socket.socket | None = None
-        self._chosen = wanted != 0
-        self.number = wanted
+        self._chosen = number != 0
+        self.number = number
 
     @property
     def is_user_chosen(self) -> bool:
-        """Whether the user wants this very port."""
+        """Whether the user chose the port."""
         return self._chosen
 
     def reserve(self) -> None:
-        """Take the port (any free one when it has no number yet); nothing happens if it is held."""
+        """Reserve the port (any free one if it has no number). Does nothing if it is reserved."""
         if self._socket is not None:
             return
         holder = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -48,19 +48,18 @@ class ReservedPort:
         self._socket = holder
 
     def reserve_another(self) -> None:
-        """Hold another free port instead; a port that the user wants stays."""
+        """Reserve another free port instead; keeps a port that the user chose."""
         self.release()
         if not self._chosen:
             self.number = 0
         self.reserve()
 
     def prepare_bind(self) -> None:
-        """Let a broker bind the port now; called right before its start."""
+        """Allow a broker to bind the port. Call this right before its start."""
         if not _CAN_SHARE:
             self.release()
 
     def release(self) -> None:
-        """Give the port back to the system."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -70,11 +69,10 @@ def _bind_error(port: int, error: OSError | OverflowError) -> SetupError:
     if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
         return port_in_use_error(port)
     reason = error.strerror if isinstance(error, OSError) else "it is not between 1 and 65535"
-    return SetupError(f"Port {port} cannot be used ({reason}).", remedy="Choose another port.")
+    return SetupError(f"Cannot use port {port} ({reason}).", remedy="Choose another port.")
 
 
 def port_in_use_error(port: int) -> SetupError:
-    """The error for a port that another program listens on."""
     return SetupError(
         f"Port {port} is in use by another program.",
         remedy="Stop that program or choose another port.",

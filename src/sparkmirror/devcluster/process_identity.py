@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes known by pid *and* start time.
+"""Identifies processes by pid *and* start time.
 
-A pid that now means another program is never touched, however old the file that names it.
+A pid that was reused by another program is never signalled.
 """
 
 from __future__ import annotations
@@ -24,37 +24,37 @@ _START_FIELD = 19
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """One process for its whole life; `started` is opaque text that only equality is asked of."""
+    """One process; `started` is an opaque value for comparison."""
 
     pid: int
     started: str
 
     @classmethod
     def of(cls, pid: int) -> Self | None:
-        """The identity of a living process, or None."""
+        """Return the identity of a running process, or None."""
         started = _start_of(pid)
         return cls(pid, started) if started else None
 
     @property
     def alive(self) -> bool:
-        """Whether this very process still runs."""
+        """Whether this process, not another one with its pid, is running."""
         return _start_of(self.pid) == self.started
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal, unless the process has ended."""
+        """Send a signal unless the process has exited."""
         if self.alive:
             try:
                 os.kill(self.pid, number)
             except ProcessLookupError:
-                # It ended between the two calls, which is as good as having ended before.
+                # It exited between the two calls.
                 return
 
 
 def stop_processes(processes: Iterable[ProcessIdentity], *, timeout_seconds: float) -> None:
-    """Ask all of them to end, wait, and make those end that have not."""
+    """Send SIGTERM to all, wait, then SIGKILL those that still run."""
     remaining = list(processes)
     for process in remaining:
-        # A suspended process would not see SIGTERM.
+        # A suspended process would not handle SIGTERM.
         process.send(signal.SIGCONT)
         process.send(signal.SIGTERM)
     remaining = _await_end(remaining, timeout_seconds)
@@ -73,7 +73,7 @@ def _await_end(processes: list[ProcessIdentity], timeout_seconds: float) -> list
 
 
 def _start_of(pid: int) -> str:
-    """When the process started, in whatever unit the system uses; empty when there is none."""
+    """Return the start time in the system's unit; empty if there is no such process."""
     if (_PROC / "self" / "stat").exists():
         try:
             text = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waits until brokers really serve: each answers, knows a controller and lists those expected."""
+"""Waits until brokers serve: each responds, knows a controller and the expected brokers."""
 
 from __future__ import annotations
 
@@ -17,50 +17,49 @@ _NO_ERROR = 0
 
 
 class StartingBroker(Protocol):
-    """What is asked of a broker that has just been launched."""
+    """The part of a broker that waiting needs."""
 
     cluster: str
     node_id: int
 
     @property
     def running(self) -> bool:
-        """Whether its process is there."""
+        """Whether its process exists."""
 
     def metadata(self, topic: str | None = None) -> BrokerMetadata | None:
-        """The brokers it sees and the topic's error, or None while it does not answer."""
+        """The brokers it knows and the topic's error code; None if it does not respond."""
 
     def topics_on_disk(self) -> list[str]:
-        """The topics that it holds partitions of."""
+        """The topics with partitions in its data directory."""
 
     def error(self, what: str) -> SetupError:
-        """The error that says what became of it."""
+        """Create the error for a failed start."""
 
 
 def await_ready(
     brokers: Sequence[StartingBroker],
     *,
     expected: frozenset[int],
-    timeout_seconds: float = _START_SECONDS,
 ) -> None:
-    """Return once all of them serve; a SetupError with the end of the log when one does not."""
-    deadline = time.monotonic() + timeout_seconds
+    """Block until all serve. Raises SetupError with the end of the log of one that does not."""
+    deadline = time.monotonic() + _START_SECONDS
     for broker in brokers:
         while True:
             seen = broker.metadata()
             if seen is not None and seen.has_controller and expected <= seen.node_ids:
                 break
             if not broker.running:
-                raise broker.error("ended during its start")
+                raise broker.error("exited during its start")
             if time.monotonic() > deadline:
-                raise broker.error(f"was not ready after {timeout_seconds:.0f} s")
+                raise broker.error(f"was not ready after {_START_SECONDS:.0f} s")
             time.sleep(_POLL_SECONDS)
 
 
 def await_topics(brokers: Sequence[StartingBroker]) -> None:
-    """Return once all of them know the topics on their disks.
+    """Block until all know the topics on their disks, or a timeout expires.
 
-    With ZooKeeper a broker lists its peers before the controller has named any topic. A topic that
-    was deleted while its broker was down is never named again, so waiting has an end.
+    With ZooKeeper a broker lists its peers before it learns about topics. A topic that was deleted
+    while its broker was down is never announced again, hence the timeout.
     """
     deadline = time.monotonic() + _TOPICS_SECONDS
     for broker in brokers:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server in a JVM as a child process: stopped, killed, suspended, and its log.
+"""A server in a JVM as a child process: start, stop, kill, suspend, log.
 
-A server that is not detached ends with this process, however that ends: a tiny shell waits on a
-pipe which only this process holds open, and kills the server when the pipe closes.
+A server that is not detached ends with this process, also after SIGKILL: a small shell waits on a
+pipe that only this process holds open, and kills the server when the pipe closes.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _TAIL_LINES = 12
 _TAIL_BYTES = 16_384
 _WATCH = 'read -r _; kill -9 "$1" 2>/dev/null'
 # A JVM that ends on SIGTERM reports 128 + 15.
-_CLEAN_ENDS = (0, 128 + signal.SIGTERM)
+_CLEAN_EXIT_CODES = (0, 128 + signal.SIGTERM)
 
 
 class ServerProcess:
-    """One server of a local cluster; `title` is what errors call it."""
+    """One server of a local cluster; `title` is its name in errors."""
 
     def __init__(self, *, cluster: str, title: str, log_file: Path, detached: bool) -> None:
         self.cluster = cluster
@@ -38,27 +38,27 @@ class ServerProcess:
 
     @property
     def pid(self) -> int | None:
-        """The process id, or None when the server does not run."""
+        """The process id, or None if the server is not running."""
         return self._process.pid if self._process and self.running else None
 
     @property
     def running(self) -> bool:
-        """Whether the process is there (suspended counts)."""
+        """Whether the process exists (a suspended one does)."""
         if self._process is None:
             return False
         if self._process.poll() is None:
             return True
-        # From now on the pid may mean another program, which the shell must not kill.
+        # From now on another program may get the pid; the shell must not kill it.
         self._end_parent_watch()
         return False
 
     @property
     def exited_cleanly(self) -> bool:
-        """Whether it has ended, and cleanly, because somebody asked it to."""
-        return self._process is not None and self._process.returncode in _CLEAN_ENDS
+        """Whether it has exited after a stop request."""
+        return self._process is not None and self._process.returncode in _CLEAN_EXIT_CODES
 
     def stop(self) -> None:
-        """Ask the server to end, and make it end when it does not within seconds."""
+        """Send SIGTERM, wait, and send SIGKILL after a timeout."""
         if self._process is None:
             return
         self.request_stop()
@@ -69,29 +69,29 @@ class ServerProcess:
         self._forget_process()
 
     def request_stop(self) -> None:
-        """Send SIGTERM without waiting, so that several servers can end at the same time."""
-        # A suspended process would not see it.
+        """Send SIGTERM without waiting, so that several servers stop concurrently."""
+        # A suspended process would not handle it.
         self.resume()
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """SIGKILL: no goodbye to the cluster, nothing flushed."""
+        """Send SIGKILL: no deregistration, nothing flushed."""
         self._signal(signal.SIGKILL)
         self._forget_process()
 
     def suspend(self) -> None:
-        """SIGSTOP: connections stay open and nothing answers; returns when all threads stand."""
+        """Send SIGSTOP and wait until all threads have stopped. Connections stay open."""
         if self._process is not None and self.running:
             self._process.send_signal(signal.SIGSTOP)
-            # On a busy machine a thread may run on for a moment. The status stays for `running`.
+            # A thread may run on for a moment. WNOWAIT keeps the status for `running`.
             os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
-        """SIGCONT after `suspend()`."""
+        """Send SIGCONT after `suspend()`."""
         self._signal(signal.SIGCONT)
 
     def log_tail(self) -> str:
-        """The last lines of what the server has logged since its latest start."""
+        """Return the last log lines since the latest start."""
         if not self.log_file.exists():
             return ""
         with self.log_file.open("rb") as log:
@@ -101,7 +101,7 @@ class ServerProcess:
         return "\n".join(text.splitlines()[-_TAIL_LINES:])
 
     def error(self, what: str) -> SetupError:
-        """The error that says what became of this server, with the end of its log."""
+        """Create an error for this server with the end of its log."""
         tail = self.log_tail() or "(the log is empty)"
         return SetupError(
             f"{self._title} of the local cluster {self.cluster} {what}; "
@@ -109,7 +109,7 @@ class ServerProcess:
         )
 
     def port_was_taken(self) -> bool:
-        """Whether the server ended because somebody else had one of its ports."""
+        """Whether the server exited because one of its ports was in use."""
         return not self.running and "Address already in use" in self.log_tail()
 
     def _spawn(self, command: Sequence[str]) -> None:
@@ -121,7 +121,7 @@ class ServerProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                # Ctrl-C in a terminal must reach only us: servers are stopped in order.
+                # Ctrl-C in a terminal must reach only this process: it stops the servers in order.
                 start_new_session=True,
             )
         if not self._detached:
@@ -136,15 +136,15 @@ class ServerProcess:
             self._process.send_signal(number)
 
     def _forget_process(self) -> None:
-        """Reap what has ended or was killed; the pid may mean another program from then on."""
+        """Reap the process. From then on another program may get its pid."""
         self._end_parent_watch()
         if self._process is not None:
             code = self._process.wait(_KILL_SECONDS)
             self._process = None
-            self._ended(cleanly=code in _CLEAN_ENDS)
+            self._ended(cleanly=code in _CLEAN_EXIT_CODES)
 
     def _ended(self, *, cleanly: bool) -> None:
-        """What is left to do once the process is gone."""
+        """Called after the process has exited."""
 
     def _end_parent_watch(self) -> None:
         if self._parent_watch is not None:

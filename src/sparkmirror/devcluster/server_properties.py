@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a local broker is told in its server.properties, and why."""
+"""The server.properties of a local broker, with reasons."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 from sparkmirror.devcluster.ports import HOST
 from sparkmirror.devcluster.zookeeper import SESSION_MILLISECONDS
 
-_MOST_REPLICAS = 3
+_MAX_REPLICAS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerListener:
-    """A further listener, what it speaks, and the port to which its clients are sent.
+    """A further listener: its protocol, its port, and the port that clients are told.
 
-    Another port than its own is one where a proxy forwards to it.
+    The two ports differ if a proxy forwards to the listener.
     """
 
     name: str
@@ -36,23 +36,24 @@ def server_properties(
     listeners: Sequence[BrokerListener] = (),
     zookeeper_port: int | None = None,
 ) -> str:
-    """A combined broker and controller; `controllers` maps node ids to ports, `extra` overrides.
+    """Return the settings of a combined broker and controller.
 
-    With `zookeeper_port` the brokers meet there, and the controllers' ports are not used.
+    `controllers` maps node ids to ports; `extra` overrides settings. With `zookeeper_port` the
+    brokers use ZooKeeper, and the controllers' ports are unused.
     """
-    replicas = str(min(_MOST_REPLICAS, len(controllers)))
+    replicas = str(min(_MAX_REPLICAS, len(controllers)))
     clients = [BrokerListener("PLAINTEXT", "PLAINTEXT", port, port), *listeners]
     protocols = [f"{one.name}:{one.protocol}" for one in clients]
-    places = [f"{one.name}://{HOST}:{one.port}" for one in clients]
+    addresses = [f"{one.name}://{HOST}:{one.port}" for one in clients]
     if zookeeper_port is None:
         protocols.append("CONTROLLER:PLAINTEXT")
-        places.append(f"CONTROLLER://{HOST}:{controllers[node_id]}")
+        addresses.append(f"CONTROLLER://{HOST}:{controllers[node_id]}")
         role = _kraft(node_id, controllers, replicas)
     else:
         role = _with_zookeeper(node_id, zookeeper_port)
     settings = {
         **role,
-        "listeners": ",".join(places),
+        "listeners": ",".join(addresses),
         "advertised.listeners": ",".join(
             f"{one.name}://{HOST}:{one.advertised}" for one in clients
         ),
@@ -66,7 +67,7 @@ def server_properties(
         # The first use of a group or transaction creates these topics: 50 partitions take seconds.
         "offsets.topic.num.partitions": "5",
         "transaction.state.log.num.partitions": "5",
-        # The default would take a quarter of a small heap.
+        # The default would use a quarter of a small heap.
         "log.cleaner.dedupe.buffer.size": "16777216",
         **extra,
     }
@@ -81,7 +82,7 @@ def _kraft(node_id: int, controllers: Mapping[int, int], replicas: str) -> dict[
             f"{node}@{HOST}:{number}" for node, number in controllers.items()
         ),
         "controller.listener.names": "CONTROLLER",
-        # A killed broker that starts again is let in only after its old session has ended (9 s).
+        # A restarted broker is accepted only after its old session has expired (default 9 s).
         "broker.session.timeout.ms": "3000",
         "broker.heartbeat.interval.ms": "500",
         "share.coordinator.state.topic.replication.factor": replicas,

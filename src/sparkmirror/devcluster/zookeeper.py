@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ZooKeeper of a local cluster whose Kafka is older than KRaft, from the same jars.
+"""The ZooKeeper of a local cluster whose Kafka version has no complete KRaft, from the same jars.
 
 directory/zookeeper/            zoo.cfg, logging.properties, data/
-directory/logs/zookeeper.log    what it says, kept over restarts
+directory/logs/zookeeper.log    its log, kept over restarts
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CHUNK_BYTES = 65_536
 
 
 class LocalZooKeeper(ServerProcess):
-    """One ZooKeeper for all brokers of a cluster; it starts before them and ends after them."""
+    """One ZooKeeper for all brokers of a cluster. Starts before them and stops after them."""
 
     def __init__(self, *, cluster: str, directory: Path, detached: bool = False) -> None:
         super().__init__(
@@ -42,11 +42,11 @@ class LocalZooKeeper(ServerProcess):
 
     @property
     def port(self) -> int:
-        """The port that brokers use; the same after a restart."""
+        """The port for brokers; unchanged after a restart."""
         return self._port.number
 
     def start(self, jvm: KafkaJvm) -> None:
-        """Start it, unless it runs, and wait until it answers."""
+        """Start it unless it is running, and wait until it responds."""
         if not self.running:
             self._forget_process()
             self._port.reserve()
@@ -64,13 +64,13 @@ class LocalZooKeeper(ServerProcess):
         deadline = time.monotonic() + _START_SECONDS
         while "Mode: standalone" not in self._four_letter_command("srvr"):
             if not self.running:
-                raise self.error("ended during its start")
+                raise self.error("exited during its start")
             if time.monotonic() > deadline:
                 raise self.error(f"was not ready after {_START_SECONDS:.0f} s")
             time.sleep(_POLL_SECONDS)
 
     def await_session_end(self, node_id: int) -> None:
-        """Return once no session registers that broker any more."""
+        """Block until no session registers that broker."""
         deadline = time.monotonic() + _SESSION_END_SECONDS
         entry = f"/brokers/ids/{node_id}"
         while True:
@@ -78,15 +78,14 @@ class LocalZooKeeper(ServerProcess):
             if sessions and entry not in sessions:
                 return
             if time.monotonic() > deadline:
-                raise self.error(f"kept the session of broker {node_id}")
+                raise self.error(f"still has the session of broker {node_id}")
             time.sleep(_POLL_SECONDS)
 
     def change_port(self) -> None:
-        """Take another port for the next start."""
+        """Reserve another port for the next start."""
         self._port.reserve_another()
 
     def release_port(self) -> None:
-        """Give the port back to the system."""
         self._port.release()
 
     def _config(self) -> str:
@@ -100,12 +99,12 @@ class LocalZooKeeper(ServerProcess):
             "admin.enableServer=false\n"
             "jmx.log4j.disable=true\n"
             "4lw.commands.whitelist=srvr,dump\n"
-            # The data must outlive a killed process, not a power cut.
+            # The data must survive a killed process, not a power failure.
             "forceSync=no\n"
         )
 
     def _four_letter_command(self, command: str) -> str:
-        """What it answers to a four-letter command; empty while it does not."""
+        """Send a four-letter command. Returns an empty string if there is no response."""
         received = bytearray()
         try:
             with socket.create_connection((HOST, self.port), timeout=_ANSWER_SECONDS) as connection:
@@ -113,6 +112,6 @@ class LocalZooKeeper(ServerProcess):
                 while chunk := connection.recv(_CHUNK_BYTES):
                     received += chunk
         except OSError:
-            # A starting server refuses or resets connections; both mean "not yet".
+            # A starting server refuses or resets connections: not ready yet.
             return ""
         return received.decode(errors="replace")

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MM2's record formats, byte for byte, in both directions."""
+"""Records of MM2 and Connect, encoded and decoded byte for byte."""

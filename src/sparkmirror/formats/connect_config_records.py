@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Records of Connect's config topic, as Java's workers write them.
 
-    connector-<c>           {"properties":{"name":"<c>",...}}            nothing: deleted
-    task-<c>-<n>            {"properties":{...}}                         counts from the commit on
+    connector-<c>           {"properties":{"name":"<c>",...}}            no value: deleted
+    task-<c>-<n>            {"properties":{...}}                         valid from the commit on
     commit-<c>              {"tasks":<count>}
-    target-state-<c>        {"state":"PAUSED","state.v2":"STOPPED"}      nothing: started
+    target-state-<c>        {"state":"PAUSED","state.v2":"STOPPED"}      no value: started
     restart-connector-<c>   {"include-tasks":true,"only-failed":false}
     tasks-fencing-<c>       {"task-count":<count>}
     session-key             {"key":"<base64>","algorithm":"HmacSHA256","creation-timestamp":<ms>}
     logger-cluster-<name>   {"level":"DEBUG"}
 
-Keys are plain text, values schemaless JSON without white space. Workers before 3.5 know no
-`state.v2` and are told PAUSED instead of STOPPED. A configuration may hold secrets, so no record
-shows its own when it is printed.
+Keys are plain text, values schemaless JSON without white space. Workers before 3.5 do not know
+`state.v2` and get PAUSED instead of STOPPED. Configurations may contain secrets, so no record
+prints them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import TypeAlias
 
 from sparkmirror.errors import WireError
 from sparkmirror.formats.connect_fields import (
-    LARGEST_LONG,
+    MAX_LONG,
     Config,
     JsonObject,
     UnreadableRecord,
@@ -51,7 +51,7 @@ _LOGGER = "logger-cluster-"
 
 
 class TargetState(StrEnum):
-    """What a connector is meant to do."""
+    """The desired state of a connector."""
 
     STARTED = "STARTED"
     PAUSED = "PAUSED"
@@ -60,66 +60,58 @@ class TargetState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConnectorConfig:
-    """A connector's configuration, references unresolved; None says that it is deleted."""
+    """A connector's configuration with unresolved references; None if it is deleted."""
 
     connector: str
     config: Config | None = field(repr=False)
 
     def key(self) -> bytes:
-        """The record's key."""
         return key_bytes(_CONNECTOR + self.connector)
 
     def value(self) -> bytes | None:
-        """The record's value."""
         return None if self.config is None else encode({"properties": dict(self.config)})
 
 
 @dataclass(frozen=True, slots=True)
 class TaskConfig:
-    """One task's configuration, good once its connector's tasks are committed."""
+    """One task's configuration; valid once the connector's tasks are committed."""
 
     connector: str
     task: int
     config: Config = field(repr=False)
 
     def key(self) -> bytes:
-        """The record's key."""
         return key_bytes(f"{_TASK}{self.connector}-{self.task}")
 
     def value(self) -> bytes:
-        """The record's value."""
         return encode({"properties": dict(self.config)})
 
 
 @dataclass(frozen=True, slots=True)
 class TasksCommit:
-    """The connector has this many tasks; their configurations are before this record."""
+    """The number of tasks; their configurations are before this record."""
 
     connector: str
     tasks: int
 
     def key(self) -> bytes:
-        """The record's key."""
         return key_bytes(_COMMIT + self.connector)
 
     def value(self) -> bytes:
-        """The record's value."""
         return encode({"tasks": self.tasks})
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectorTargetState:
-    """What a connector is meant to do; None takes it back."""
+    """The desired state of a connector; None removes it."""
 
     connector: str
     state: TargetState | None
 
     def key(self) -> bytes:
-        """The record's key."""
         return key_bytes(_TARGET_STATE + self.connector)
 
     def value(self) -> bytes | None:
-        """The record's value."""
         if self.state is None:
             return None
         older = TargetState.PAUSED if self.state is TargetState.STOPPED else self.state
@@ -128,51 +120,45 @@ class ConnectorTargetState:
 
 @dataclass(frozen=True, slots=True)
 class RestartRequest:
-    """Somebody wants a connector restarted."""
+    """A request to restart a connector."""
 
     connector: str
     include_tasks: bool = False
     only_failed: bool = False
 
     def key(self) -> bytes:
-        """The record's key."""
         return key_bytes(_RESTART + self.connector)
 
     def value(self) -> bytes:
-        """The record's value."""
         return encode({"include-tasks": self.include_tasks, "only-failed": self.only_failed})
 
 
 @dataclass(frozen=True, slots=True)
 class TasksFencing:
-    """Everything that wrote for the connector before is fenced; it has this many tasks now."""
+    """All earlier producers of the connector are fenced; it now has this many tasks."""
 
     connector: str
     tasks: int
 
     def key(self) -> bytes:
-        """The record's key."""
         return key_bytes(_FENCING + self.connector)
 
     def value(self) -> bytes:
-        """The record's value."""
         return encode({"task-count": self.tasks})
 
 
 @dataclass(frozen=True, slots=True)
 class SessionKey:
-    """With which workers sign what they ask of each other."""
+    """The key with which workers sign requests to each other."""
 
     secret: bytes = field(repr=False)
     algorithm: str
     created_ms: int
 
     def key(self) -> bytes:
-        """The record's key."""
         return key_bytes(_SESSION_KEY)
 
     def value(self) -> bytes:
-        """The record's value."""
         return encode(
             {
                 "key": base64.b64encode(self.secret).decode(),
@@ -184,17 +170,15 @@ class SessionKey:
 
 @dataclass(frozen=True, slots=True)
 class LoggerLevel:
-    """How much all workers say about something."""
+    """The level of a logger on all workers."""
 
     logger: str
     level: str
 
     def key(self) -> bytes:
-        """The record's key."""
         return key_bytes(_LOGGER + self.logger)
 
     def value(self) -> bytes:
-        """The record's value."""
         return encode({"level": self.level})
 
 
@@ -211,7 +195,7 @@ ConfigRecord: TypeAlias = (
 
 
 def read_config_record(key: bytes | None, value: bytes | None) -> ConfigRecord | UnreadableRecord:
-    """What a record of the config topic says, whoever has written it."""
+    """Decode a record of the config topic."""
     return read_record(key, value, _READERS)
 
 
@@ -239,12 +223,12 @@ def _target(rest: str, fields: JsonObject | None) -> ConfigRecord:
 
 
 def _restart(rest: str, fields: JsonObject | None) -> ConfigRecord:
-    wanted = require_fields(fields)
-    # What is no boolean counts as no, as it does for Java.
+    options = require_fields(fields)
+    # A value that is not a boolean counts as false, as in Java.
     return RestartRequest(
         require_name(rest),
-        include_tasks=wanted.get("include-tasks") is True,
-        only_failed=wanted.get("only-failed") is True,
+        include_tasks=options.get("include-tasks") is True,
+        only_failed=options.get("only-failed") is True,
     )
 
 
@@ -254,13 +238,13 @@ def _task_count(rest: str, fields: JsonObject | None) -> ConfigRecord:
 
 def _session_key(rest: str, fields: JsonObject | None) -> ConfigRecord:
     if rest:
-        raise WireError("it is of no known kind")
+        raise WireError("its key is unknown")
     found = require_fields(fields)
     try:
         secret = base64.b64decode(get_text(found, "key"), validate=True)
     except ValueError as error:
         raise WireError("its 'key' is not base64") from error
-    created_ms = get_int(found, "creation-timestamp", LARGEST_LONG)
+    created_ms = get_int(found, "creation-timestamp", MAX_LONG)
     return SessionKey(secret, get_text(found, "algorithm"), created_ms)
 
 

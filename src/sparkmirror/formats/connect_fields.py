@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keys and fields of Connect's config and status topics, read from bytes of unknown origin.
+"""Keys and fields of Connect's config and status topics, decoded from untrusted bytes.
 
-A reader of these topics meets records of older and newer workers, and whatever else somebody has
-written there. What cannot be read is an `UnreadableRecord`, never an exception, for a worker must
-start.
+The topics may contain records of older and newer workers, and of other programs. An undecodable
+record becomes an `UnreadableRecord`, never an exception, because a worker must start.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ T = TypeVar("T")
 
 Config: TypeAlias = Mapping[str, str | None]
 JsonObject: TypeAlias = dict[str, Json]
-LARGEST_INT = 2**31 - 1  # of Java's
-LARGEST_LONG = 2**63 - 1
+MAX_INT = 2**31 - 1  # Java's
+MAX_LONG = 2**63 - 1
 
 _TASK_NUMBER = re.compile(r"[0-9]{1,10}")
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadableRecord:
-    """A record that nobody here understands, and why."""
+    """A record that could not be decoded, with the reason."""
 
     reason: str
     is_json: bool = True
@@ -39,9 +38,10 @@ def read_record(
     value: bytes | None,
     readers: Mapping[str, Callable[[str, JsonObject | None], T]],
 ) -> T | UnreadableRecord:
-    """What the reader for the key's prefix makes of the rest of the key and of the fields.
+    """Decode a record with the reader for its key's prefix.
 
-    It gets None in place of fields for a deletion, and raises WireError if it cannot make sense.
+    The reader gets the rest of the key and the fields (None for a deletion), and may raise
+    WireError.
     """
     text = key_text(key)
     what = f"the record with key {text!r}"
@@ -50,72 +50,72 @@ def read_record(
     except WireError as error:
         return UnreadableRecord(str(error), is_json=False)
     if found is not None and not isinstance(found, dict):
-        return UnreadableRecord(f"{what} is no JSON object.")
+        return UnreadableRecord(f"{what} is not a JSON object.")
     for prefix, read in readers.items():
         if text.startswith(prefix):
             try:
                 return read(text.removeprefix(prefix), found)
             except WireError as error:
                 return UnreadableRecord(f"{what}: {error}")
-    return UnreadableRecord(f"{what} is of no known kind.")
+    return UnreadableRecord(f"{what} has an unknown key.")
 
 
 def key_bytes(text: str) -> bytes:
-    """A key as Java writes it: half a character becomes a question mark."""
+    """Encode a key as Java does: a lone surrogate becomes a question mark."""
     return text.encode(errors="replace")
 
 
 def key_text(key: bytes | None) -> str:
-    """A key as Java reads it: bytes that are no text do not stop it."""
+    """Decode a key as Java does: invalid bytes are replaced."""
     return (key or b"").decode(errors="replace")
 
 
 def require_name(text: str) -> str:
-    """The connector that a key ends with."""
+    """Return the connector name at the end of a key. Raises WireError if it is empty."""
     if not text:
-        raise WireError("its key names nothing")
+        raise WireError("its key has no connector name")
     return text
 
 
 def parse_task_name(text: str) -> tuple[str, int]:
-    """Connector and task of a key's end; the name of a connector may hold dashes and digits."""
+    """Split connector and task at the end of a key; names may contain dashes and digits."""
     connector, _, number = text.rpartition("-")
-    if not connector or not _TASK_NUMBER.fullmatch(number) or int(number) > LARGEST_INT:
-        raise WireError("its key names no task")
+    if not connector or not _TASK_NUMBER.fullmatch(number) or int(number) > MAX_INT:
+        raise WireError("its key has no task number")
     return connector, int(number)
 
 
 def require_fields(fields: JsonObject | None) -> JsonObject:
-    """The fields of a record that nobody deletes."""
+    """Return the fields. Raises WireError for a deletion."""
     if fields is None:
-        raise WireError("it is empty")
+        raise WireError("it has no value")
     return fields
 
 
 def get_text(fields: JsonObject, name: str) -> str:
-    """A field that must be a text."""
+    """Return a required string."""
     found = fields.get(name)
     if not isinstance(found, str):
-        raise WireError(f"it has no text '{name}'")
+        raise WireError(f"it has no string '{name}'")
     return replace_surrogates(found)
 
 
 def get_text_or_none(fields: JsonObject, name: str) -> str | None:
-    """A field that is a text or missing."""
+    """Return an optional string."""
     found = fields.get(name)
     return replace_surrogates(found) if isinstance(found, str) else None
 
 
-def get_int(fields: JsonObject, name: str, largest: int = LARGEST_INT) -> int:
-    """A field that must be a whole number, not below 0."""
+def get_int(fields: JsonObject, name: str, max_value: int = MAX_INT) -> int:
+    """Return a required integer between 0 and `max_value`."""
     found = fields.get(name)
-    if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found <= largest:
-        raise WireError(f"it has no whole number '{name}' between 0 and {largest}")
+    if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found <= max_value:
+        raise WireError(f"it has no integer '{name}' between 0 and {max_value}")
     return found
 
 
 def get_properties(fields: JsonObject) -> Config:
-    """A configuration; values that are not texts (nobody should write any) become some."""
+    """Return a configuration; values that are not strings are converted."""
     found = fields.get("properties")
     if not isinstance(found, dict):
         raise WireError("it has no object 'properties'")
@@ -129,5 +129,5 @@ def _config_value(value: Json) -> str | None:
 
 
 def replace_surrogates(text: str) -> str:
-    """The text with half characters as question marks, as Java would pass them on."""
+    """Replace lone surrogates by question marks, as Java does."""
     return text if text.isascii() else text.encode(errors="replace").decode()

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """JSON as Connect's schemaless converter writes it.
 
-UTF-8, no white space, nothing escaped beyond what JSON demands, fields in the order in which they
-were put in. Two habits of Java's library: the digits of an escape are upper case, and a character
-beyond the first 65,536 (an emoji in a group's name) is a pair of escapes. Connect finds an offset
-by the raw bytes of its key, so the text must be exact.
+UTF-8, no white space, only mandatory escapes, fields in insertion order. Java's library writes
+escapes in upper case, and characters beyond U+FFFF (an emoji in a group name) as two escapes.
+Connect finds an offset by the raw bytes of its key, so the text must be exact.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ _SPECIAL = re.compile(r"\\(?:u[0-9a-f]{4}|.)|[^\u0000-\uffff]")
 
 
 def encode(value: Json) -> bytes:
-    """The bytes that Java would write."""
+    """Encode as Java does."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     if not text.isascii() or "\\u" in text:
         text = _SPECIAL.sub(_as_java, text)
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise WireError(f"{text!r} holds half a character, which no JSON can say.") from error
+        raise WireError(f"{text!r} contains a lone surrogate and cannot be encoded.") from error
 
 
 def _as_java(found: re.Match[str]) -> str:
@@ -42,7 +41,7 @@ def _as_java(found: re.Match[str]) -> str:
 
 
 def decode(data: bytes, what: str) -> Json:
-    """What the bytes say; `what` names the record in the error sentence."""
+    """Decode; `what` names the record in the error."""
     try:
         value: Json = json.loads(data)
     except (

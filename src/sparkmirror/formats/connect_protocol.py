@@ -1,33 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What workers tell each other through their Kafka group, in the bytes of Connect's newest version.
+"""Group metadata and assignments of workers, in the format of Connect's newest version.
 
-The group's protocol has a name of its own (`PROTOCOL`), so that workers of Java's Connect and ours
-are never in one group: ours run a connector as a whole, Java's leader spreads its tasks. Whatever
-reads Connect's metadata and assignments (version 2, "sessioned") reads these. Processes of
-`sparkmirror run` are never in one group with workers either (`PAIR_PROTOCOL`): a worker runs what
-the config topic names, such a process one pair of its file, and says which.
+The group protocol has its own name (`PROTOCOL`), so Java's workers and ours are never in one
+group: ours run a connector as a whole, Java's leader distributes its tasks. The format is
+Connect's version 2 ("sessioned"). Processes of `sparkmirror run` have another name
+(`FLOW_PROTOCOL`): a worker runs what the config topic contains, such a process one flow of its
+file.
 
-A worker that joins says who it is (`WorkerMetadata`):
+Metadata of a member that joins (`WorkerMetadata`):
 
     INT16   version            2
-    STRING  url                where its REST API is
+    STRING  url                URL of its REST API
     INT64   config offset      how far it has read the config topic
     INT32   length, -1 for null, then an assignment: what it runs already
-    STRING  piece              of a pair's process only: the pair, `A->B`
+    STRING  flow               only in `FLOW_PROTOCOL`: the flow, `A->B`
 
-The leader answers each member with an `Assignment`:
+The leader sends each member an `Assignment`:
 
     INT16   version            2
-    INT16   error              0 none, 1 the leader does not know the newest configs
+    INT16   error              0 none, 1 the leader has not read the newest configs
     STRING  leader             its member id
     STRING  leader url
-    INT64   config offset      the configs that the assignment is about
-    ARRAY   connectors         what to run in addition
-    ARRAY   revoked            what to stop
-    INT32   delay              milliseconds until everybody joins again; 0 for never
+    INT64   config offset      the configs that the assignment is based on
+    ARRAY   connectors         to start
+    ARRAY   revoked            to stop
+    INT32   delay              milliseconds until the next rebalance; 0 for none
 
-    ARRAY   INT32 count (-1 for none), then per connector: STRING name, ARRAY of INT32 tasks, which
-            is always one -1, the connector itself
+    ARRAY   INT32 count (-1 for null), then per connector: STRING name, ARRAY of INT32 tasks,
+            always one -1, the connector itself
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _CONNECTOR_ITSELF = -1
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What the leader of a group tells a member."""
+    """The leader's message to one member."""
 
     leader: str
     leader_url: str
@@ -67,7 +67,6 @@ class Assignment:
     error: int = NO_ERROR
 
     def encode(self) -> bytes:
-        """The bytes."""
         return (
             pack_int16(_VERSION)
             + pack_int16(self.error)
@@ -81,7 +80,7 @@ class Assignment:
 
     @classmethod
     def decode(cls, data: bytes) -> Assignment:
-        """What a leader has written; newer versions are read as far as we know them."""
+        """Decode; unknown fields of newer versions are ignored."""
         reader = FieldReader(data, "The assignment of a worker")
         _check_version(reader, "assignment")
         error = reader.int16()
@@ -98,9 +97,9 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class WorkerMetadata:
-    """What a worker says when it joins; `current` is its last assignment with all that it runs.
+    """A member's metadata; `current` is its last assignment with everything that it runs.
 
-    One with a `piece` runs this and nothing else; the others run whatever is configured.
+    A member with a `flow` runs only this flow; others run what is configured.
     """
 
     url: str
@@ -110,11 +109,9 @@ class WorkerMetadata:
 
     @property
     def connectors(self) -> tuple[str, ...]:
-        """What it runs."""
         return () if self.current is None else self.current.connectors
 
     def encode(self) -> bytes:
-        """The bytes."""
         written = pack_int16(_VERSION) + pack_string(self.url) + pack_int64(self.config_offset)
         if self.current is None:
             written += pack_int32(-1)
@@ -125,21 +122,21 @@ class WorkerMetadata:
 
     @classmethod
     def decode(cls, data: bytes) -> WorkerMetadata:
-        """What a worker has written; newer versions are read as far as we know them."""
+        """Decode; unknown fields of newer versions are ignored."""
         reader = FieldReader(data, "The metadata of a worker")
         version = _check_version(reader, "metadata")
         url, offset = reader.string(), reader.int64()
         length = reader.int32()
         current = None if length < 0 else Assignment.decode(reader.raw(length))
-        has_piece = version == _VERSION and not reader.is_at_end
-        return cls(url, offset, current, reader.string() if has_piece else None)
+        has_flow = version == _VERSION and not reader.is_at_end
+        return cls(url, offset, current, reader.string() if has_flow else None)
 
 
 def _check_version(reader: FieldReader, what: str) -> int:
     version = reader.int16()
     if version < _VERSION:
         raise WireError(
-            f"The {what} of a worker has version {version}; its group speaks {_VERSION} or newer."
+            f"The {what} of a worker has version {version}; the group needs {_VERSION} or newer."
         )
     return version
 
@@ -156,7 +153,7 @@ def _connectors(reader: FieldReader) -> tuple[str, ...]:
         parts = [reader.int32() for _ in range(reader.int32())]
         if parts != [_CONNECTOR_ITSELF]:
             raise WireError(
-                f"A worker names parts {parts} of connector '{name}'; in this group connectors run "
+                f"A worker names tasks {parts} of connector '{name}'; in this group connectors run "
                 f"as a whole."
             )
         found.append(name)

@@ -3,12 +3,12 @@
 
     status-connector-<c>   {"state":"RUNNING","trace":null,"worker_id":"host:8083",
                             "generation":3,"version":"4.3.1"}
-    status-task-<c>-<n>    the same; ours may end with "warning":"...", which Java passes over
+    status-task-<c>-<n>    the same; ours may end with "warning":"...", which Java ignores
     status-topic-<topic>:connector-<c>
                            {"topic":{"name":"<topic>","connector":"<c>","task":0,
                                      "discoverTimestamp":<ms>}}
 
-Nothing in place of a value: the connector or task is gone, the topic forgotten.
+No value: the connector, task or topic is removed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 from sparkmirror.errors import WireError
 from sparkmirror.formats.connect_fields import (
-    LARGEST_LONG,
+    MAX_LONG,
     JsonObject,
     UnreadableRecord,
     get_int,
@@ -38,11 +38,11 @@ NO_GENERATION = -1
 _CONNECTOR = "status-connector-"
 _TASK = "status-task-"
 _TOPIC = "status-topic-"
-_BY = ":connector-"
+_CONNECTOR_INFIX = ":connector-"
 
 
 class RunState(StrEnum):
-    """What a connector or a task does; only a connector is ever STOPPED."""
+    """The actual state of a connector or task; only connectors are STOPPED."""
 
     UNASSIGNED = "UNASSIGNED"
     RUNNING = "RUNNING"
@@ -54,17 +54,16 @@ class RunState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What somebody does, where, and in which generation of the workers' group."""
+    """State, worker and group generation."""
 
     state: RunState
     worker_id: str
     generation: int
     trace: str | None = None
     version: str | None = None
-    warning: str = ""  # what is tried again; a field of ours, written only where there is one
+    warning: str = ""  # a problem that is being retried; our own field, written only if set
 
     def value(self) -> bytes:
-        """The record's value."""
         fields: dict[str, Json] = {
             "state": self.state.value,
             "trace": self.trace,
@@ -79,40 +78,36 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class ConnectorStatus:
-    """What a connector does; None says that it is gone."""
+    """Status of a connector; None if it is removed."""
 
     connector: str
     status: Status | None
 
     def key(self) -> bytes:
-        """The record's key."""
         return key_bytes(_CONNECTOR + self.connector)
 
     def value(self) -> bytes | None:
-        """The record's value."""
         return None if self.status is None else self.status.value()
 
 
 @dataclass(frozen=True, slots=True)
 class TaskStatus:
-    """What a task does; None says that it is gone."""
+    """Status of a task; None if it is removed."""
 
     connector: str
     task: int
     status: Status | None
 
     def key(self) -> bytes:
-        """The record's key."""
         return key_bytes(f"{_TASK}{self.connector}-{self.task}")
 
     def value(self) -> bytes | None:
-        """The record's value."""
         return None if self.status is None else self.status.value()
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSeen:
-    """Which task was the first to use a topic, and when."""
+    """The first task that used a topic, and the time."""
 
     task: int
     time_ms: int
@@ -120,18 +115,16 @@ class TopicSeen:
 
 @dataclass(frozen=True, slots=True)
 class TopicStatus:
-    """A topic that a connector writes to; None says that it is to be forgotten."""
+    """A topic that a connector uses; None removes it."""
 
     connector: str
     topic: str
     seen: TopicSeen | None
 
     def key(self) -> bytes:
-        """The record's key."""
-        return key_bytes(f"{_TOPIC}{self.topic}{_BY}{self.connector}")
+        return key_bytes(f"{_TOPIC}{self.topic}{_CONNECTOR_INFIX}{self.connector}")
 
     def value(self) -> bytes | None:
-        """The record's value."""
         if self.seen is None:
             return None
         return encode(
@@ -150,7 +143,7 @@ StatusRecord: TypeAlias = ConnectorStatus | TaskStatus | TopicStatus
 
 
 def read_status_record(key: bytes | None, value: bytes | None) -> StatusRecord | UnreadableRecord:
-    """What a record of the status topic says, whoever has written it."""
+    """Decode a record of the status topic."""
     return read_record(key, value, _READERS)
 
 
@@ -164,15 +157,15 @@ def _task_status(rest: str, fields: JsonObject | None) -> StatusRecord:
 
 
 def _topic_status(rest: str, fields: JsonObject | None) -> StatusRecord:
-    topic, _, connector = rest.partition(_BY)
+    topic, _, connector = rest.partition(_CONNECTOR_INFIX)
     if not topic or not connector:
-        raise WireError("its key names no topic of a connector")
+        raise WireError("its key has no topic or no connector")
     if fields is None:
         return TopicStatus(connector, topic, None)
     inner = fields.get("topic")
     if not isinstance(inner, dict):
         raise WireError("it has no object 'topic'")
-    seen = TopicSeen(get_int(inner, "task"), get_int(inner, "discoverTimestamp", LARGEST_LONG))
+    seen = TopicSeen(get_int(inner, "task"), get_int(inner, "discoverTimestamp", MAX_LONG))
     return TopicStatus(connector, topic, seen)
 
 

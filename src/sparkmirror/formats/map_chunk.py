@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MapChunk: which source offsets became which target offsets, in the offset map's topic.
+"""MapChunk: which source offsets became which target offsets, in the offset map topic.
 
     key    topic STRING (source side) | partition INT32 | first source offset INT64
     value  version INT16 = 0 | covered INT64 | first target offset INT64
            target offset that is covered INT64 | runs, to the end:
            source gap UVARINT | target gap UVARINT | length UVARINT
 
-A chunk speaks of the source offsets from `first` up to, not including, `covered`; those that lie
-in no run hold no record that was mirrored. On the target it speaks of what lies before
-`target_covered`, markers of our own transactions included. A gap is counted from the end of the
-run before, that of the first run from the chunk's first offsets. Inside a run target = source +
-constant. UVARINT is little-endian base 128, without sign. A topic without gaps is one run: some
-30 bytes.
+A chunk covers the source offsets from `first` up to, not including, `covered`; offsets in no run
+hold no mirrored record. On the target it covers everything before `target_covered`, including
+markers of our own transactions. A gap counts from the end of the previous run, for the first run
+from the chunk's first offsets. Inside a run target = source + constant. UVARINT is little-endian
+base 128, unsigned. A topic without gaps is one run: about 30 bytes.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ from sparkmirror.model import TopicPartition
 _VERSION = 0
 _HEADER = struct.Struct(">hqqq")
 _MORE = 0x80
-_LARGEST_SHIFT = 63
-_NUMBERS_A_RUN = 3
-_LARGEST_OFFSET = 2**63 - 1
+_MAX_SHIFT = 63
+_NUMBERS_PER_RUN = 3
+_MAX_OFFSET = 2**63 - 1
 
 
 class MappedRun(NamedTuple):
@@ -47,36 +46,34 @@ class MappedRun(NamedTuple):
 
     @property
     def source_end(self) -> int:
-        """The source offset behind it."""
+        """One past the last source offset."""
         return self.source + self.length
 
     @property
     def target_end(self) -> int:
-        """The target offset behind it."""
+        """One past the last target offset."""
         return self.target + self.length
 
 
 class ChunkKey(NamedTuple):
-    """What names a chunk; it is written again and again while it grows."""
+    """The key of a chunk; the chunk is rewritten while it grows."""
 
     topic_partition: TopicPartition
     first: int
 
     def pack(self) -> bytes:
-        """The record's key."""
         topic, partition = self.topic_partition
         return pack_string(topic) + pack_int32(partition) + pack_int64(self.first)
 
     @classmethod
     def unpack(cls, key: bytes) -> ChunkKey:
-        """The key that a record has."""
         fields = FieldReader(key, "The key of an offset map's chunk")
         return cls(TopicPartition(fields.string(), fields.int32()), fields.int64())
 
 
 @dataclass(frozen=True, slots=True)
 class MapChunk:
-    """A stretch of one topic partition's offset map."""
+    """A range of one topic partition's offset map."""
 
     first: int
     target_first: int
@@ -86,11 +83,10 @@ class MapChunk:
 
     @property
     def target_end(self) -> int:
-        """The target offset behind its last record."""
+        """One past the target offset of its last record."""
         return self.runs[-1].target_end if self.runs else self.target_first
 
     def value(self) -> bytes:
-        """The record's value."""
         encoded = bytearray(
             _HEADER.pack(_VERSION, self.covered, self.target_first, self.target_covered)
         )
@@ -103,27 +99,27 @@ class MapChunk:
 
     @classmethod
     def from_value(cls, first: int, value: bytes) -> MapChunk:
-        """The chunk that a record with such a key holds."""
+        """Decode the chunk of a record whose key has `first`."""
         target_first, _record = read_header(first, value)
         _version, covered, _target_first, target_covered = _HEADER.unpack_from(value)
         numbers = [*_numbers(value[_HEADER.size :])]
-        if len(numbers) % _NUMBERS_A_RUN:
+        if len(numbers) % _NUMBERS_PER_RUN:
             raise WireError(f"A chunk of an offset map ends within a run: {value.hex()}.")
         runs = []
         source, target = first, target_first
-        for at in range(0, len(numbers), _NUMBERS_A_RUN):
+        for at in range(0, len(numbers), _NUMBERS_PER_RUN):
             run = MappedRun(source + numbers[at], target + numbers[at + 1], numbers[at + 2])
             source, target = run.source_end, run.target_end
             runs.append(run)
-        if max(source, target) > _LARGEST_OFFSET:
-            raise WireError("A chunk of an offset map holds a number that is too large.")
+        if max(source, target) > _MAX_OFFSET:
+            raise WireError("A chunk of an offset map contains a number that is too large.")
         return cls(first, target_first, covered, target_covered, tuple(runs))
 
 
 def read_header(first: int, value: bytes) -> tuple[int, int | None]:
-    """The first target offset, and the first record's source offset if there is a record.
+    """Return the first target offset, and the source offset of the first record if any.
 
-    That is all that a reader keeps of a chunk.
+    Readers keep only this of a chunk.
     """
     fields = FieldReader(value, "The value of an offset map's chunk")
     fields.version(_VERSION)
@@ -150,7 +146,7 @@ def _numbers(data: bytes) -> Iterator[int]:
         if byte < _MORE:
             yield number
             number = shift = 0
-        elif (shift := shift + 7) > _LARGEST_SHIFT:
-            raise WireError("A chunk of an offset map holds a number that is too large.")
+        elif (shift := shift + 7) > _MAX_SHIFT:
+            raise WireError("A chunk of an offset map contains a number that is too large.")
     if shift:
         raise WireError("A chunk of an offset map ends within a number.")

@@ -1,26 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """The binary records of MM2: checkpoints, heartbeats and offset syncs.
 
-Checkpoint: where a consumer group stands on both sides, in the checkpoints topic.
+Checkpoint: a consumer group's position on both clusters, in the checkpoints topic.
 
     key    group STRING | topic STRING (target side) | partition INT32
     value  version INT16 = 0 | upstream offset INT64 | downstream offset INT64 | metadata STRING
 
-The version stands in the value only; metadata that is missing is the empty text.
+Only the value has a version; missing metadata is the empty string.
 
-Heartbeat: a sign of life of one pair of clusters, in the heartbeats topic.
+Heartbeat: proves that a flow is alive, in the heartbeats topic.
 
     key    source alias STRING | target alias STRING
     value  version INT16 = 0 | timestamp INT64 (milliseconds since 1970)
 
-The version stands in the value only.
+Only the value has a version.
 
-OffsetSync: one pair of offsets of a source partition, in the offset-syncs topic.
+OffsetSync: two corresponding offsets of a source partition, in the offset-syncs topic.
 
     key    topic STRING (source side) | partition INT32
     value  upstream offset INT64 | downstream offset INT64
 
-Neither part carries a version.
+Neither key nor value has a version.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _VERSION = 0
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A group's committed offset and its translation; the partition is named as on the target."""
+    """A group's committed offset and its translation; the topic is named as on the target."""
 
     group: str
     topic_partition: TopicPartition
@@ -50,7 +50,6 @@ class Checkpoint:
     metadata: str = ""
 
     def key(self) -> bytes:
-        """The record's key."""
         return (
             pack_string(self.group)
             + pack_string(self.topic_partition.topic)
@@ -58,7 +57,6 @@ class Checkpoint:
         )
 
     def value(self) -> bytes:
-        """The record's value."""
         return (
             pack_int16(_VERSION)
             + pack_int64(self.upstream_offset)
@@ -68,7 +66,6 @@ class Checkpoint:
 
     @classmethod
     def from_record(cls, key: bytes, value: bytes) -> Checkpoint:
-        """The checkpoint that a record holds."""
         group, topic_partition = cls.parse_key(key)
         value_fields = FieldReader(value, "The value of a checkpoint")
         value_fields.version(_VERSION)
@@ -82,29 +79,26 @@ class Checkpoint:
 
     @staticmethod
     def parse_key(key: bytes) -> tuple[str, TopicPartition]:
-        """The group and the partition that a key names; all that a deletion tells."""
+        """Return the group and partition of a key; a deletion has nothing else."""
         fields = FieldReader(key, "The key of a checkpoint")
         return fields.string(), TopicPartition(fields.string(), fields.int32())
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """The moment at which a pair's heartbeat was written on the target."""
+    """When a flow's heartbeat was written on the target."""
 
     flow: Flow
     timestamp_ms: int
 
     def key(self) -> bytes:
-        """The record's key."""
         return pack_string(self.flow.source) + pack_string(self.flow.target)
 
     def value(self) -> bytes:
-        """The record's value."""
         return pack_int16(_VERSION) + pack_int64(self.timestamp_ms)
 
     @classmethod
     def from_record(cls, key: bytes, value: bytes) -> Heartbeat:
-        """The heartbeat that a record holds."""
         key_fields = FieldReader(key, "The key of a heartbeat")
         value_fields = FieldReader(value, "The value of a heartbeat")
         value_fields.version(_VERSION)
@@ -120,16 +114,13 @@ class OffsetSync:
     downstream_offset: int
 
     def key(self) -> bytes:
-        """The record's key."""
         return pack_string(self.topic_partition.topic) + pack_int32(self.topic_partition.partition)
 
     def value(self) -> bytes:
-        """The record's value."""
         return pack_int64(self.upstream_offset) + pack_int64(self.downstream_offset)
 
     @classmethod
     def from_record(cls, key: bytes, value: bytes) -> OffsetSync:
-        """The sync that a record holds."""
         key_fields = FieldReader(key, "The key of an offset sync")
         value_fields = FieldReader(value, "The value of an offset sync")
         return cls(

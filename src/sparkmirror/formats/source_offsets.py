@@ -8,9 +8,9 @@
             "leaderEpoch":<of the source's last record batch>,
             "sourceTopic":"<topic id>","targetTopic":"<topic id>"}
 
-Java looks a key up by its raw bytes, hence the fixed order of fields (that of a Java HashMap).
-The second value form is ours; Java reads the first field and resumes correctly. Its values must
-be primitive: Connect refuses nested ones.
+Java finds a key by its raw bytes, hence the fixed order of fields (that of a Java HashMap). The
+second form of the value is ours; Java reads the first field and resumes correctly. Values must be
+primitive: Connect rejects nested ones.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from sparkmirror.formats.connect_json import Json, decode, encode
 from sparkmirror.model import ProducerState, TopicPartition
 
 _KEY_PARTS = 2
-_LARGEST_PARTITION = 2**31 - 1
-_LARGEST_LONG = 2**63 - 1
+_MAX_PARTITION = 2**31 - 1
+_MAX_LONG = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOffsetKey:
-    """The source partition that a stored offset belongs to."""
+    """The source partition of a stored offset."""
 
     connector: str
     cluster: str
     topic_partition: TopicPartition
 
     def key(self) -> bytes:
-        """The record's key, byte for byte as Java writes it."""
+        """Encode exactly as Java does."""
         return encode(
             [
                 self.connector,
@@ -50,9 +50,9 @@ class SourceOffsetKey:
 
     @classmethod
     def from_key(cls, key: bytes) -> SourceOffsetKey | None:
-        """The partition named by a key, None for keys that another connector wrote.
+        """Decode a key; None for keys of other connectors.
 
-        A key that says the same in other bytes is none of ours: Java would never find it either.
+        A key with the same content in other bytes is not ours: Java would not find it either.
         """
         try:
             parts = decode(key, "The key of a stored offset")
@@ -68,36 +68,35 @@ class SourceOffsetKey:
             return None
         named = cls(connector, cluster, TopicPartition(topic, int(partition)))
         try:
-            is_ours = 0 <= partition <= _LARGEST_PARTITION and named.key() == key
-        except WireError:  # half a character: no Java has written it
+            is_ours = 0 <= partition <= _MAX_PARTITION and named.key() == key
+        except WireError:  # a lone surrogate: Java cannot have written it
             is_ours = False
         return named if is_ours else None
 
 
 @dataclass(frozen=True, slots=True)
 class StoredPosition:
-    """The last mirrored record: its offset on the source and, where we wrote it, what is beside.
+    """The last mirrored record: its source offset and, if we wrote it, the resume point.
 
-    Offset, downstream and producer together are a pair that exact resume can begin at: the record
-    at `offset` is the last one of ours before `downstream + 1`, and the next one on the target
-    has the producer's next sequence.
+    Offset, downstream and producer together are a resume point for exact resume: the record at
+    `offset` is our last one before `downstream + 1`, and the next one on the target has the
+    producer's next sequence.
     """
 
     offset: int
-    downstream: int | None = None  # the target offset after which our next record comes
+    downstream: int | None = None  # our next record on the target comes after this offset
     producer: ProducerState | None = None
     leader_epoch: int = -1
-    source_topic: str | None = None  # topic ids: a recreated topic has another one
+    source_topic: str | None = None  # topic ids: a recreated topic has another id
     target_topic: str | None = None
 
     @property
     def is_foreign(self) -> bool:
-        """Whether MirrorMaker 2 wrote it, or somebody else who knows the source's offset only."""
+        """Whether MirrorMaker 2 or another program wrote it, with the source offset only."""
         ours = (self.downstream, self.producer, self.source_topic, self.target_topic)
         return all(one is None for one in ours)
 
     def value(self) -> bytes:
-        """The record's value."""
         fields: dict[str, Json] = {"offset": self.offset}
         if self.downstream is not None:
             fields["downstream"] = self.downstream
@@ -115,11 +114,11 @@ class StoredPosition:
 
     @classmethod
     def from_value(cls, value: bytes) -> StoredPosition:
-        """What a value says; fields that we do not know are passed over."""
+        """Decode a value; unknown fields are ignored."""
         fields = decode(value, "A stored offset")
         offset = fields.get("offset") if isinstance(fields, dict) else None
         if not isinstance(fields, dict) or not _is_int(offset):
-            raise WireError(f"A stored offset has no whole number 'offset': {value!r}.")
+            raise WireError(f"A stored offset has no integer 'offset': {value!r}.")
         downstream, leader_epoch = fields.get("downstream"), fields.get("leaderEpoch")
         return cls(
             int(offset),
@@ -142,9 +141,7 @@ def _text(value: Json) -> str | None:
 
 
 def _is_int(value: Json) -> TypeGuard[int]:
-    """Whether it is a whole number, and one that fits into a request."""
+    """Whether it is an integer that fits into a request."""
     return (
-        isinstance(value, int)
-        and not isinstance(value, bool)
-        and -_LARGEST_LONG <= value <= _LARGEST_LONG
+        isinstance(value, int) and not isinstance(value, bool) and -_MAX_LONG <= value <= _MAX_LONG
     )

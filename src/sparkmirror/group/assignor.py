@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The leader's decision: which worker of a group runs which connectors.
+"""The leader's decision: which member of a group runs which connectors.
 
 Incremental and cooperative, as Connect's own (KIP-415), and pure: members with what they run,
-configs and a memory of the last decision go in, a decision and the next memory come out. Tasks are
-no matter of the group: they run where their connector runs.
+configs and the previous assignment go in; an assignment and the next state come out. Tasks are not
+assigned: they run where their connector runs.
 
-    A  Whatever is configured is given to at most one member, and only after nobody runs it.
-    B  Work stays where it is, unless members have more than one connector more than others.
-    C  What must move is revoked in one round and given in the next one: whoever has stopped
-       something joins again at once.
-    D  A member with a piece of its own (a pair of `sparkmirror run`) shares only with those that
-       have the same: aliases of one cluster bring several pairs into one group.
-    E  The work of a member that has gone waits for `max_delay_seconds`; meanwhile nothing else
-       moves. A worker with the same address gets it back at once.
+    A  A connector is assigned to at most one member, and only after no member runs it.
+    B  Connectors stay where they are, unless member counts differ by more than one.
+    C  A connector that must move is revoked in one round and assigned in the next one. A member
+       that has stopped a revoked connector rejoins at once.
+    D  A member with a flow (a process of `sparkmirror run`) shares only with members of the same
+       flow: with two aliases of one cluster several flows are in one group.
+    E  The connectors of a lost member wait for `max_delay_seconds`; meanwhile nothing else moves.
+       A worker with the same URL gets them back at once.
 
-Connect waits until the delay is over even if the worker is back, and gives the work to any worker
-that has none. It also moves nothing before a worker without any work appears.
+Connect waits until the delay has passed even if the worker returns, and then gives its connectors
+to any worker without connectors. It also moves nothing until a worker without connectors joins.
 """
 
 from __future__ import annotations
@@ -30,19 +30,17 @@ from sparkmirror.formats.connect_protocol import CONFIG_MISMATCH, NO_ERROR, Work
 
 @dataclass(frozen=True, slots=True)
 class AssignableConnectors:
-    """The connectors that the config topic names up to an offset, or the own piece of a member."""
+    """The connectors of the config topic up to an offset, or the flow of a member."""
 
     config_offset: int
     connectors: tuple[str, ...] = ()
-    source_connectors: frozenset[str] = (
-        frozenset()
-    )  # those that copy: shared evenly among each other, too
+    source_connectors: frozenset[str] = frozenset()  # balanced separately: they copy records
     flow: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who got a connector; `until` is when others may have it, once the owner has gone."""
+    """The member that a connector was assigned to, and when others may get it if it is lost."""
 
     member: str
     url: str
@@ -51,7 +49,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class PreviousAssignment:
-    """What the leader has to know of its last decision, and in which generation it was."""
+    """The leader's state from its last assignment, and the generation of that."""
 
     generation: int = -1
     owners: Mapping[str, Owner] = field(default_factory=dict)
@@ -59,7 +57,7 @@ class PreviousAssignment:
 
 @dataclass(frozen=True, slots=True)
 class AssignmentDelta:
-    """What one member is told: which connectors to begin, and which to end."""
+    """One member's changes: connectors to start and to stop."""
 
     assigned: tuple[str, ...] = ()
     revoked: tuple[str, ...] = ()
@@ -67,7 +65,7 @@ class AssignmentDelta:
 
 @dataclass(frozen=True, slots=True)
 class GroupAssignment:
-    """What every member is told."""
+    """The assignment of all members."""
 
     deltas: Mapping[str, AssignmentDelta]
     config_offset: int
@@ -77,15 +75,15 @@ class GroupAssignment:
 
     @property
     def delay_ms(self) -> int:
-        """The delay, not a moment shorter."""
+        """The delay, rounded up."""
         return math.ceil(self.delay_seconds * 1000)
 
 
 @dataclass(frozen=True, slots=True)
 class AssignmentContext:
-    """What a decision depends on beside members and configs."""
+    """What an assignment depends on besides members and configs."""
 
-    generation: int  # the one that the decision is for
+    generation: int  # of the assignment
     now: float
     max_delay_seconds: float
 
@@ -93,36 +91,34 @@ class AssignmentContext:
 def assign(
     members: Mapping[str, WorkerMetadata],
     configured: AssignableConnectors,
-    memory: PreviousAssignment,
-    circumstances: AssignmentContext,
+    previous: PreviousAssignment,
+    context: AssignmentContext,
 ) -> GroupAssignment:
-    """What every member shall begin and end; an error for all if the leader knows old configs."""
+    """Assign connectors to members; an error for all if the leader has not read all configs."""
     newest = max(member.config_offset for member in members.values())
     if configured.config_offset < newest:
         return _config_mismatch(
-            members, newest, PreviousAssignment(circumstances.generation, memory.owners)
+            members, newest, PreviousAssignment(context.generation, previous.owners)
         )
-    by_piece: dict[str | None, dict[str, WorkerMetadata]] = {}
+    by_flow: dict[str | None, dict[str, WorkerMetadata]] = {}
     for name, member in members.items():
-        by_piece.setdefault(member.flow, {})[name] = member
-    decisions = [
+        by_flow.setdefault(member.flow, {})[name] = member
+    assignments = [
         _assign_members(
             sharing,
-            configured
-            if piece is None
-            else AssignableConnectors(configured.config_offset, (piece,)),
-            memory,
-            circumstances,
+            configured if flow is None else AssignableConnectors(configured.config_offset, (flow,)),
+            previous,
+            context,
         )
-        for piece, sharing in by_piece.items()
+        for flow, sharing in by_flow.items()
     ]
-    delays = [one.delay_seconds for one in decisions if one.delay_seconds > 0]
+    delays = [one.delay_seconds for one in assignments if one.delay_seconds > 0]
     return GroupAssignment(
-        {name: share for one in decisions for name, share in one.deltas.items()},
+        {name: delta for one in assignments for name, delta in one.deltas.items()},
         configured.config_offset,
         PreviousAssignment(
-            circumstances.generation,
-            {name: owner for one in decisions for name, owner in one.next_state.owners.items()},
+            context.generation,
+            {name: owner for one in assignments for name, owner in one.next_state.owners.items()},
         ),
         delay_seconds=min(delays, default=0.0),
     )
@@ -131,23 +127,23 @@ def assign(
 def _assign_members(
     members: Mapping[str, WorkerMetadata],
     configured: AssignableConnectors,
-    memory: PreviousAssignment,
-    circumstances: AssignmentContext,
+    previous: PreviousAssignment,
+    context: AssignmentContext,
 ) -> GroupAssignment:
-    """The decision about members that may run the same."""
+    """Assign connectors to members that may run the same ones."""
     urls = {name: members[name].url for name in sorted(members)}
     held = {name: members[name].connectors for name in urls}
     tables = (
         _allocation(urls, held, lambda connector: connector in configured.source_connectors),
         _allocation(urls, held, lambda connector: connector not in configured.source_connectors),
     )
-    wanted = sorted(configured.connectors)
+    connectors = sorted(configured.connectors)
     for table in tables:
-        table.classify(wanted, memory.owners, circumstances)
-    is_anybody_missing = any(table.has_delayed for table in tables)
+        table.classify(connectors, previous.owners, context)
+    is_member_missing = any(table.has_delayed for table in tables)
     heavy, light = tables
-    heavy.allocate({}, may_move=not is_anybody_missing)
-    light.allocate(heavy.load(), may_move=not is_anybody_missing)
+    heavy.allocate({}, may_move=not is_member_missing)
+    light.allocate(heavy.load(), may_move=not is_member_missing)
     waits = [until for table in tables for until in table.delay_ends()]
     return GroupAssignment(
         {
@@ -158,10 +154,10 @@ def _assign_members(
             for name in urls
         },
         configured.config_offset,
-        PreviousAssignment(circumstances.generation, {**heavy.owners(), **light.owners()}),
+        PreviousAssignment(context.generation, {**heavy.owners(), **light.owners()}),
         delay_seconds=min(
-            min(waits, default=circumstances.now) - circumstances.now,
-            circumstances.max_delay_seconds,
+            min(waits, default=context.now) - context.now,
+            context.max_delay_seconds,
         ),
     )
 
@@ -173,16 +169,16 @@ def _allocation(
 
 
 def _config_mismatch(
-    members: Collection[str], offset: int, memory: PreviousAssignment
+    members: Collection[str], offset: int, previous: PreviousAssignment
 ) -> GroupAssignment:
-    """Nobody is given anything, and all join again; what was remembered stays remembered."""
+    """Assign nothing; all members rejoin. Keeps the previous owners."""
     return GroupAssignment(
-        dict.fromkeys(members, AssignmentDelta()), offset, memory, error=CONFIG_MISMATCH
+        dict.fromkeys(members, AssignmentDelta()), offset, previous, error=CONFIG_MISMATCH
     )
 
 
 class _Allocation:
-    """Connectors of one kind while a decision about them is made: all lists are by member."""
+    """The allocation of one kind of connectors; all lists are by member."""
 
     def __init__(
         self,
@@ -193,7 +189,7 @@ class _Allocation:
         self._urls = urls
         self._running = held
         self._is_here = is_here
-        self._moving = 0  # revoked now, given in the next round
+        self._moving = 0  # revoked now, assigned in the next round
         self._unassigned: list[str] = []
         self._delayed: dict[str, Owner] = {}
         self.kept: dict[str, list[str]] = {name: [] for name in urls}
@@ -203,22 +199,22 @@ class _Allocation:
     def classify(
         self, configured: Collection[str], remembered: Mapping[str, Owner], now: AssignmentContext
     ) -> None:
-        """Find out what is where, what nobody has any more, and what nobody ever had."""
-        wanted = [*filter(self._is_here, configured)]
-        running = self._retain(wanted)
-        for connector in wanted:
+        """Sort connectors into running, delayed (owner is lost) and unassigned ones."""
+        selected = [*filter(self._is_here, configured)]
+        running = self._retain(selected)
+        for connector in selected:
             if connector in running:
                 continue
             owner = remembered.get(connector)
-            if owner is None or owner.member in self._urls:  # never given, stopped, never arrived
+            if owner is None or owner.member in self._urls:  # never assigned, or stopped
                 self._unassigned.append(connector)
                 continue
             until = (
                 now.now + now.max_delay_seconds if owner.reassign_at is None else owner.reassign_at
             )
-            back = next((name for name, url in self._urls.items() if url == owner.url), None)
-            if back is not None:
-                self.assigned[back].append(connector)
+            returned = next((name for name, url in self._urls.items() if url == owner.url), None)
+            if returned is not None:
+                self.assigned[returned].append(connector)
             elif now.now < until:
                 self._delayed[connector] = Owner(owner.member, owner.url, until)
             else:
@@ -226,44 +222,44 @@ class _Allocation:
 
     @property
     def has_delayed(self) -> bool:
-        """Whether something waits for its worker to come back."""
+        """Whether a connector waits for its worker to return."""
         return bool(self._delayed)
 
     def allocate(self, others: Mapping[str, int], *, may_move: bool) -> None:
-        """Give what is free to those who have least, and take from those who have too much.
+        """Assign free connectors to the least loaded members, and revoke from overloaded ones.
 
-        `others` is what members have beside; between equals it decides.
+        `others` is the members' other load; it decides between equals.
         """
-        most = self._target_counts(others) if may_move else {}
-        for name, target in most.items():
+        max_counts = self._target_counts(others) if may_move else {}
+        for name, target in max_counts.items():
             for connector in self.kept[name][max(0, target - len(self.assigned[name])) :]:
                 self.kept[name].remove(connector)
                 self.revoked[name].append(connector)
         load = self.load()
         for connector in self._unassigned:
-            able = [name for name in self._urls if not most or load[name] < most[name]]
+            able = [name for name in self._urls if not max_counts or load[name] < max_counts[name]]
             least = min(able, key=lambda name: (load[name], others.get(name, 0), name))
             self.assigned[least].append(connector)
             load[least] += 1
 
     def delay_ends(self) -> Iterable[float]:
-        """When the waiting ends."""
+        """When the delays end."""
         return (
             owner.reassign_at for owner in self._delayed.values() if owner.reassign_at is not None
         )
 
     def owners(self) -> dict[str, Owner]:
-        """Who has what after this round."""
+        """The owner of each connector after this round."""
         return self._delayed | {
             connector: Owner(name, url)
             for name, url in self._urls.items()
             for connector in (*self.kept[name], *self.assigned[name])
         }
 
-    def _retain(self, wanted: Collection[str]) -> frozenset[str]:
-        """What somebody runs; what nobody wants any more, or two of them run, is revoked."""
+    def _retain(self, configured: Collection[str]) -> frozenset[str]:
+        """Return what runs; revoke what is not configured any more or runs twice."""
         counts = Counter(connector for held in self._running.values() for connector in held)
-        known = frozenset(wanted)
+        known = frozenset(configured)
         for name, held in self._running.items():
             for connector in held:
                 once = counts[connector] == 1 and connector in known
@@ -272,11 +268,11 @@ class _Allocation:
         return frozenset(counts)
 
     def load(self) -> dict[str, int]:
-        """How many each member has for now."""
+        """The number of connectors of each member."""
         return {name: len(self.kept[name]) + len(self.assigned[name]) for name in self._urls}
 
     def _target_counts(self, others: Mapping[str, int]) -> dict[str, int]:
-        """How many each member should have: those with most now get one more than others."""
+        """The target number for each member; those with the highest load get the remainder."""
         load = self.load()
         each, more = divmod(sum(load.values()) + len(self._unassigned) + self._moving, len(load))
         by_load = sorted(load, key=lambda name: (-load[name], others.get(name, 0), name))

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One try to become a member of the next generation: join, decide if leader, take the assignment.
+"""One attempt to join the next generation: JoinGroup, assign if leader, SyncGroup.
 
-A try has a thread and a line of its own, for it may wait for a minute, and whoever began it must be
-able to turn to something else. It is given values and reports what came of it; it may be abandoned
-at any time, and then reports nothing more.
+An attempt has its own thread and connection, because it may wait for a minute. It gets values and
+reports events. It can be abandoned at any time, and then reports nothing more.
 """
 
 from __future__ import annotations
@@ -41,47 +40,47 @@ _PAUSE_SECONDS = 0.1
 
 
 class ConfigView(Protocol):
-    """What this worker knows of the config topic, or its own piece; for any thread."""
+    """What this member knows of the config topic, or its flow. Thread-safe."""
 
     def cached(self) -> AssignableConnectors:
-        """What was read so far, at once."""
+        """What was read so far; does not block."""
         ...
 
     def latest(self) -> AssignableConnectors:
-        """What there is now, after reading to the end; raises a ClusterError if that fails."""
+        """The current content, read to the end. Raises ClusterError."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class MemberIdReceived:
-    """The coordinator has given a name."""
+    """The coordinator has assigned a member id."""
 
     member_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class GroupJoined:
-    """All members are there; from now on heartbeats are about this generation."""
+    """All members have joined; heartbeats use this generation from now on."""
 
     joined: JoinResult
 
 
 @dataclass(frozen=True, slots=True)
 class AssignmentReceived:
-    """A place in a generation, with the assignment, and what the leader is to remember."""
+    """The member's assignment in a generation, and the leader's next state."""
 
     joined: JoinResult
     assignment: Assignment
     sent_at: float
     known_offset: int
     next_state: PreviousAssignment | None
-    config_error: ClusterError | None  # why the newest configs could not be read
+    config_error: ClusterError | None  # why the newest configs cannot be read
 
     @property
     def is_usable(self) -> bool:
-        """Whether this worker knows the configs that the assignment is about, or newer ones.
+        """Whether this member has read the configs of the assignment, or newer ones.
 
-        Newer ones may lack a connector that was assigned; what is new in them needs another round.
+        Newer ones may lack an assigned connector; their new connectors need another round.
         """
         return (
             self.assignment.error == NO_ERROR and self.known_offset >= self.assignment.config_offset
@@ -90,7 +89,7 @@ class AssignmentReceived:
 
 @dataclass(frozen=True, slots=True)
 class JoinFailed:
-    """Nothing came of it."""
+    """The attempt failed."""
 
     error: Exception
 
@@ -100,52 +99,51 @@ JoinEvent: TypeAlias = MemberIdReceived | GroupJoined | AssignmentReceived | Joi
 
 @dataclass(frozen=True, slots=True)
 class JoiningMember:
-    """Who wants to join, and what it brings along."""
+    """The member that joins, with its current assignment."""
 
-    member_id: str  # "" for somebody new
+    member_id: str  # "" for a new member
     url: str
     current: Assignment | None
     previous: PreviousAssignment
 
 
 class JoinAttempt:
-    """One try, in a thread of its own."""
+    """One attempt, on its own thread."""
 
     def __init__(
         self,
-        candidate: JoiningMember,
+        member: JoiningMember,
         settings: GroupSettings,
         configs: ConfigView,
-        line: CoordinatorClient,
-        report: Callable[[JoinAttempt, JoinEvent], None],
+        client: CoordinatorClient,
+        on_event: Callable[[JoinAttempt, JoinEvent], None],
         *,
         clock: Clock,
     ) -> None:
-        self._candidate = candidate
+        self._member = member
         self._settings = settings
         self._configs = configs
-        self._line = line
-        self._report_to = report
+        self._client = client
+        self._on_event = on_event
         self._clock = clock
         self._abandoned = False
-        self._member_id = candidate.member_id
+        self._member_id = member.member_id
         self._thread = threading.Thread(
             target=self._run, name=f"{settings.group_id}/join", daemon=True
         )
 
     @property
     def member_id(self) -> str:
-        """The name under which it joins; empty before the coordinator has given one."""
+        """The member id; empty before the coordinator has assigned one."""
         return self._member_id
 
     def start(self) -> None:
-        """Begin."""
         self._thread.start()
 
     def abandon(self) -> None:
-        """Nobody wants to know any more; does not wait."""
+        """Cancel without waiting; reports nothing more."""
         self._abandoned = True
-        self._line.close()
+        self._client.close()
 
     def _run(self) -> None:
         try:
@@ -153,36 +151,36 @@ class JoinAttempt:
         except SparkmirrorError as error:
             self._report(JoinFailed(error))
         except Exception as error:
-            # The root of the thread. A line that is closed under a question raises anything.
+            # The root of the thread. A connection closed by `abandon` may raise anything.
             if not self._abandoned:
                 log.exception(f"{self._thread.name}: joining failed.")
             self._report(JoinFailed(error))
         finally:
-            self._line.close()
+            self._client.close()
 
     def _join(self) -> None:
         known = self._configs.cached()
         metadata = WorkerMetadata(
-            self._candidate.url, known.config_offset, self._candidate.current, known.flow
+            self._member.url, known.config_offset, self._member.current, known.flow
         )
         settings = self._settings
-        how = JoinParameters(
+        parameters = JoinParameters(
             PROTOCOL_TYPE,
             {PROTOCOL if known.flow is None else FLOW_PROTOCOL: metadata.encode()},
             settings.session_timeout_ms,
             settings.rebalance_timeout_ms,
         )
-        joined = self._line.join(self._candidate.member_id, how, self._on_member_id)
+        joined = self._client.join(self._member.member_id, parameters, self._on_member_id)
         self._report(GroupJoined(joined))
-        memory, assignments = None, {}
+        next_state, assignments = None, {}
         if joined.is_leader:
             decision = self._assign(joined)
-            memory = decision.next_state
-            assignments = encode_assignments(decision, joined.leader, self._candidate.url)
-        asked_at = self._clock()
-        assignment = Assignment.decode(self._line.sync(joined, how, assignments))
+            next_state = decision.next_state
+            assignments = encode_assignments(decision, joined.leader, self._member.url)
+        sent_at = self._clock()
+        assignment = Assignment.decode(self._client.sync(joined, parameters, assignments))
         offset, error = self._catch_up(assignment)
-        self._report(AssignmentReceived(joined, assignment, asked_at, offset, memory, error))
+        self._report(AssignmentReceived(joined, assignment, sent_at, offset, next_state, error))
 
     def _on_member_id(self, member_id: str) -> None:
         self._member_id = member_id
@@ -190,20 +188,22 @@ class JoinAttempt:
 
     def _assign(self, joined: JoinResult) -> GroupAssignment:
         members = {name: WorkerMetadata.decode(data) for name, data in joined.members.items()}
-        known = self._configs.cached()  # others may have taken their time
+        known = self._configs.cached()  # read again: the other members may have been slow
         if known.config_offset < max(member.config_offset for member in members.values()):
             try:
                 known = self._configs.latest()
             except ClusterError as error:
-                # The others are told that their leader knows too little, and so is this worker.
-                log.warning(f"{self._thread.name}: the leader cannot read the configs: {error}")
-        circumstances = AssignmentContext(
+                # All members, this one included, get a config mismatch.
+                log.warning(
+                    f"{self._thread.name}: the leader cannot read the config topic: {error}"
+                )
+        context = AssignmentContext(
             joined.generation, self._clock(), self._settings.rebalance_delay_ms / 1000
         )
-        return assign(members, known, self._candidate.previous, circumstances)
+        return assign(members, known, self._member.previous, context)
 
     def _catch_up(self, assignment: Assignment) -> tuple[int, ClusterError | None]:
-        """Read the configs that the assignment is about, if they are not known yet."""
+        """Read the config topic up to the assignment's offset, with a timeout."""
         offset = self._configs.cached().config_offset
         deadline = self._clock() + self._settings.sync_timeout_ms / 1000
         error: ClusterError | None = None
@@ -218,22 +218,22 @@ class JoinAttempt:
             time.sleep(_PAUSE_SECONDS)
         return offset, error
 
-    def _report(self, news: JoinEvent) -> None:
+    def _report(self, event: JoinEvent) -> None:
         if not self._abandoned:
-            self._report_to(self, news)
+            self._on_event(self, event)
 
 
 def encode_assignments(decision: GroupAssignment, leader: str, url: str) -> dict[str, bytes]:
-    """What the leader hands to the coordinator, by member."""
+    """Encode the assignment of each member."""
     return {
         member: Assignment(
             leader=leader,
             leader_url=url,
             config_offset=decision.config_offset,
-            connectors=share.assigned,
-            revoked=share.revoked,
+            connectors=delta.assigned,
+            revoked=delta.revoked,
             delay_ms=decision.delay_ms,
             error=decision.error,
         ).encode()
-        for member, share in decision.deltas.items()
+        for member, delta in decision.deltas.items()
     }

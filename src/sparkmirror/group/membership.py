@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A worker's place in its group: it joins, is given work, gives work up, and knows who leads.
+"""A worker's membership in its group: joins, gets and gives up connectors, knows the leader.
 
-Three threads. `<group>/member` owns the state and makes all calls back, one at a time, and never
-waits for a broker; `<group>/heartbeats` keeps the place; `<group>/join` exists while a generation
-of the group forms. They tell the first one through its queue.
+Three threads. `<group>/member` owns the state and makes all callbacks, one at a time, and never
+waits for a broker. `<group>/heartbeats` keeps the membership. `<group>/join` exists during a
+rebalance. The other two send events to the first one's queue.
 
-    A  `is_member` is false as soon as the place may be somebody else's, by the local clock, and
-       whoever writes for the group asks it first.
-    B  A place that is lost is lost with all its work: the caller has ended everything
-       (`on_revoked` has returned) before this worker asks for a place again.
-    C  Work that is revoked has ended before this worker joins the round that gives it to others.
-    D  Who leads is decided by the coordinator, once in each generation.
-    E  While the group has members of another kind (Java's workers; pairs, for a worker), this one
-       stands by: the coordinator lets one kind in only. It takes over when they have left.
+    A  `is_member` is false as soon as the membership may have expired, by the local clock.
+       Callers check it before they write for the group.
+    B  A lost membership ends all work: `on_revoked` has returned before this worker joins again.
+    C  Revoked connectors have stopped before this worker joins the round that reassigns them.
+    D  The coordinator chooses the leader, once per generation.
+    E  While the group has members with another protocol (Java's workers, or flows of `run`), this
+       worker is on standby: the coordinator accepts one protocol. It joins when they have left.
 """
 
 from __future__ import annotations
@@ -54,12 +53,12 @@ from sparkmirror.wire.settings import ConnectionSettings
 
 log = logging.getLogger(__name__)
 
-_LOOK_SECONDS = 0.5  # how long the queue may keep us from looking at the clock
+_POLL_SECONDS = 0.5  # how long the queue may block before the session is checked
 _FIRST_PAUSE_SECONDS = 0.2
-_LONGEST_PAUSE_SECONDS = 5.0
-_QUIET_PAUSE_SECONDS = 1.0  # a coordinator that moves, or a group that reads on, is no news before
-_STAND_BY_SECONDS = 1.0  # how often to look whether the others have left
-_LONGEST_BEAT_SECONDS = 1.0  # a member hears of a new round by its heartbeats only
+_MAX_PAUSE_SECONDS = 5.0
+_QUIET_PAUSE_SECONDS = 1.0  # up to this pause a moving coordinator is not reported
+_STANDBY_SECONDS = 1.0  # between attempts to join while other members use the group
+_MAX_HEARTBEAT_SECONDS = 1.0  # a member learns of a rebalance by its heartbeats only
 _CONNECT_SECONDS = 5.0
 _NO_GENERATION = -1
 
@@ -68,7 +67,7 @@ ConnectorNames: TypeAlias = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """What a worker is in a generation of its group; the assignment holds all of its work."""
+    """A member in a generation; the assignment has all of its connectors."""
 
     member_id: str
     generation: int
@@ -76,7 +75,7 @@ class Generation:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this worker decides for all."""
+        """Whether this member assigns the connectors."""
         return self.assignment.leader == self.member_id
 
 
@@ -89,15 +88,15 @@ class _HeartbeatResponse:
 @dataclass(frozen=True, slots=True)
 class _JoinProgress:
     by: JoinAttempt
-    news: JoinEvent
+    event: JoinEvent
 
 
 class _Wakeup:
-    """Somebody asks for a new round, or for the end; what was asked is in the flags."""
+    """A rejoin or a stop was requested; the flags tell which."""
 
 
 class Membership:
-    """Keeps a worker in its group from `start` to `stop`; properties may be read by any thread."""
+    """Keeps a worker in its group from `start` to `stop`. Properties are thread-safe."""
 
     def __init__(
         self,
@@ -110,10 +109,10 @@ class Membership:
         on_revoked: Callable[[ConnectorNames], None],
         clock: Clock = steady_clock,
     ) -> None:
-        """`on_assigned` gets all connectors that are to run here, in each generation.
+        """`on_assigned` gets all connectors to run here, in each generation.
 
-        Also if the same ran before; the newest configs may lack one of them, which has gone since.
-        `on_revoked` returns when the named ones have ended. Neither may call `stop`.
+        It is also called if nothing changed. A connector that was deleted since may be among them.
+        `on_revoked` returns when the named connectors have stopped. Neither may call `stop`.
         """
         self._settings = settings
         self._connection = self._with_short_timeouts(connection)
@@ -130,7 +129,7 @@ class Membership:
             self._name,
             self._open_coordinator_client,
             self._session,
-            min(settings.heartbeat_interval_ms / 1000, _LONGEST_BEAT_SECONDS),
+            min(settings.heartbeat_interval_ms / 1000, _MAX_HEARTBEAT_SECONDS),
             clock,
             lambda identity, code: self._events.put(_HeartbeatResponse(identity, code)),
         )
@@ -141,35 +140,35 @@ class Membership:
         self._member_id = ""
         self._previous = PreviousAssignment()
         self._join: JoinAttempt | None = None
-        self._join_at: float | None = 0.0  # None: not before something happens
+        self._join_at: float | None = 0.0  # None: not before an event
         self._rejoin_requested = threading.Event()
         self._stopping = threading.Event()
         self._pause_seconds = _FIRST_PAUSE_SECONDS
-        self._trouble = StatusMessage(f"{self._name}/member")
+        self._problem = StatusMessage(f"{self._name}/member")
         self._error: Exception | None = None
-        self.failure: Exception | None = None  # what has ended its thread
+        self.failure: Exception | None = None  # the error that ended the thread
         self._thread = threading.Thread(target=self._run, name=f"{self._name}/member", daemon=True)
 
     def _with_short_timeouts(self, connection: ConnectionSettings) -> ConnectionSettings:
-        patience = max(1.0, self._settings.session_timeout_ms / 3000)
+        request_timeout = max(1.0, self._settings.session_timeout_ms / 3000)
         return replace(
             connection,
             connect_timeout_seconds=min(connection.connect_timeout_seconds, _CONNECT_SECONDS),
-            request_timeout_seconds=min(connection.request_timeout_seconds, patience),
+            request_timeout_seconds=min(connection.request_timeout_seconds, request_timeout),
         )
 
     def update_connection(self, connection: ConnectionSettings) -> None:
-        """Connect in another way from now on; what stands goes on."""
+        """Use other parameters for new connections; existing ones are kept."""
         self._connection = self._with_short_timeouts(connection)
         self._heartbeats.update_connection(self._connection)
 
     def start(self) -> None:
-        """Begin to join; the group calls back when there is a place."""
+        """Start joining; `on_assigned` is called after success."""
         self._thread.start()
         self._heartbeats.start()
 
     def stop(self, seconds: float | None = None) -> bool:
-        """End all work (`on_revoked`), leave the group and wait for that; whether it has ended."""
+        """Stop all work, leave the group and wait. Returns whether it has stopped."""
         self._stopping.set()
         self._events.put(_Wakeup())
         if self._thread.is_alive():
@@ -177,74 +176,74 @@ class Membership:
         return not self._thread.is_alive()
 
     def rejoin(self) -> None:
-        """Ask for a new round: connectors have come or gone."""
+        """Request a rebalance: connectors were added or removed."""
         self._rejoin_requested.set()
         self._events.put(_Wakeup())
 
     @property
     def is_member(self) -> bool:
-        """Whether this worker certainly has its place: nobody else was given its work."""
+        """Whether this worker certainly is a member: its connectors were not reassigned."""
         return self._generation is not None and self._session.is_alive
 
     @property
     def is_leader(self) -> bool:
-        """Whether this worker certainly leads the group."""
-        place = self._generation
-        return place is not None and place.is_leader and self._session.is_alive
+        """Whether this worker certainly is the leader."""
+        generation = self._generation
+        return generation is not None and generation.is_leader and self._session.is_alive
 
     @property
     def is_settled(self) -> bool:
-        """Whether no new round is under way or due, so far as this worker knows."""
+        """Whether no rebalance is in progress or due, as far as this worker knows."""
         waiting = self._join is None and not self._rejoin_requested.is_set()
         return self.is_member and waiting and (self._join_at is None or not self._is_join_due())
 
     @property
     def member_id(self) -> str:
-        """The name that the coordinator gave; empty before."""
+        """The member id; empty before the coordinator has assigned one."""
         return self._member_id
 
     @property
     def generation(self) -> int:
-        """The generation of the group that this worker has a place in, or -1."""
-        place = self._generation
-        return place.generation if place is not None else _NO_GENERATION
+        """The current generation, or -1."""
+        generation = self._generation
+        return generation.generation if generation is not None else _NO_GENERATION
 
     @property
     def leader_id(self) -> str | None:
-        """The leader's member id, if there is one."""
-        place = self._generation
-        return place.assignment.leader if place is not None else None
+        """The leader's member id, if known."""
+        generation = self._generation
+        return generation.assignment.leader if generation is not None else None
 
     @property
     def leader_url(self) -> str | None:
-        """Where the leader's REST API is, if there is one."""
-        place = self._generation
-        return place.assignment.leader_url if place is not None else None
+        """The URL of the leader's REST API, if known."""
+        generation = self._generation
+        return generation.assignment.leader_url if generation is not None else None
 
     @property
     def assignment(self) -> ConnectorNames:
-        """All connectors that this worker is to run."""
-        place = self._generation
-        return place.assignment.connectors if place is not None else ()
+        """All connectors that are assigned to this worker."""
+        generation = self._generation
+        return generation.assignment.connectors if generation is not None else ()
 
     @property
     def problem(self) -> str | None:
-        """Why this worker has no place, or will not keep it; None if all is well."""
-        return self._trouble.text
+        """Why this worker is not a member, or will not remain one; None if all is well."""
+        return self._problem.text
 
     @property
     def error(self) -> Exception | None:
-        """What the last try to join ended with, if nothing came of it."""
+        """The error of the last attempt to join, if it failed."""
         return self._error
 
     @property
     def is_standby(self) -> bool:
-        """Whether workers of another kind have the group."""
+        """Whether members with another protocol use the group."""
         error = self._error
         return isinstance(error, BrokerError) and error.code == INCONSISTENT_GROUP_PROTOCOL
 
     def owner_url(self, connector: str) -> str | None:
-        """Where a connector runs, by the last decision; only the leader knows."""
+        """The URL of the worker that a connector is assigned to; only the leader knows it."""
         if not self.is_leader:
             return None
         owner = self._previous.owners.get(connector)
@@ -254,13 +253,13 @@ class Membership:
         try:
             while not self._stopping.is_set():
                 self._step()
-            self._revoke_and_leave("the worker stops")
+            self._revoke_and_leave("shutdown")
         except Exception as error:
-            # The root of the thread: without it there is no place, so nothing may go on.
-            log.exception(f"{self._name}/member: this worker is no member any more.")
-            self._trouble.set("is no member any more, until it is started again", repr(error))
+            # The root of the thread: without it there is no membership, so nothing may run.
+            log.exception(f"{self._name}/member: group membership ended by an internal error.")
+            self._problem.set("left its group until it is restarted", repr(error))
             self.failure = error
-            self._drop_generation("of an error")
+            self._drop_generation("internal error")
         finally:
             self._heartbeats.stop()
             self._leave()
@@ -277,23 +276,23 @@ class Membership:
             event = self._events.get(timeout=self._poll_timeout())
         except queue.Empty:
             event = None
-        if self._check_session():  # whatever the news is, it came too late
+        if self._check_session():  # the event came too late
             return
         match event:
             case _HeartbeatResponse(identity, code):
                 self._on_heartbeat_response(identity, code)
-            case _JoinProgress(by, news) if by is self._join:
-                self._on_join_event(news)
+            case _JoinProgress(by, join_event) if by is self._join:
+                self._on_join_event(join_event)
 
     def _check_session(self) -> bool:
-        """Whether the time is over, and the place given up: asked before anything else happens."""
+        """Drop an expired membership; returns whether it did. Called before anything else."""
         is_lost = self._session.has_expired
         if is_lost:
-            self._on_membership_lost("no heartbeat was answered in time")
+            self._on_membership_lost("no heartbeat was confirmed in time")
         return is_lost
 
     def _poll_timeout(self) -> float:
-        waits = [_LOOK_SECONDS, self._session.seconds_left]
+        waits = [_POLL_SECONDS, self._session.seconds_left]
         if self._join is None and self._join_at is not None:
             waits.append(max(0.0, self._join_at - self._clock()))
         return min(waits)
@@ -312,25 +311,25 @@ class Membership:
             if self._join is None:
                 self._join_in(0.0)
         elif code == UNKNOWN_MEMBER_ID:
-            self._on_membership_lost("the coordinator does not know this worker any more")
+            self._on_membership_lost("the coordinator removed this member")
             self._member_id = ""
         elif (
             code == ILLEGAL_GENERATION
             and self._join is None
             and identity == self._heartbeats.identity
         ):
-            self._on_membership_lost("the group went on without this worker")
+            self._on_membership_lost("the group rebalanced without this worker")
 
     def _start_join(self) -> None:
         self._join_at = None
         self._rejoin_requested.clear()
         self._session.start_rejoin()
-        place = self._generation
+        generation = self._generation
         self._join = JoinAttempt(
             JoiningMember(
                 self._member_id,
                 self._url,
-                None if place is None else place.assignment,
+                None if generation is None else generation.assignment,
                 self._previous
                 if self._previous.generation == self.generation
                 else PreviousAssignment(),
@@ -338,13 +337,13 @@ class Membership:
             self._settings,
             self._configs,
             self._open_coordinator_client(),
-            lambda by, news: self._events.put(_JoinProgress(by, news)),
+            lambda by, event: self._events.put(_JoinProgress(by, event)),
             clock=self._clock,
         )
         self._join.start()
 
-    def _on_join_event(self, news: JoinEvent) -> None:
-        match news:
+    def _on_join_event(self, event: JoinEvent) -> None:
+        match event:
             case MemberIdReceived(member_id):
                 self._member_id = member_id
             case GroupJoined(joined):
@@ -356,30 +355,30 @@ class Membership:
             case AssignmentReceived():
                 self._join = None
                 self._error = None
-                self._on_assignment(news)
+                self._on_assignment(event)
 
-    def _on_assignment(self, placed: AssignmentReceived) -> None:
-        before, found = self._generation, placed.assignment
-        self._session.begin(placed.sent_at)
+    def _on_assignment(self, received: AssignmentReceived) -> None:
+        before, found = self._generation, received.assignment
+        self._session.begin(received.sent_at)
         if self._session.has_expired:
-            self._on_membership_lost("the assignment came too late")
+            self._on_membership_lost("the assignment arrived too late")
             return
         held = self.assignment
-        # A follower that joins again may be told what it was told before: that is not added to
-        # what it has.
-        is_new = before is None or before.generation != placed.joined.generation
+        # A follower that rejoins may get the same incremental assignment again: it must not be
+        # applied twice.
+        is_new = before is None or before.generation != received.joined.generation
         revoked = tuple(name for name in held if is_new and name in found.revoked)
         kept = tuple(name for name in held if name not in revoked)
         work = tuple(dict.fromkeys(kept + found.connectors)) if is_new else held
         self._generation = Generation(
-            placed.joined.member_id,
-            placed.joined.generation,
+            received.joined.member_id,
+            received.joined.generation,
             replace(found, connectors=work, revoked=(), delay_ms=0, error=0),
         )
-        if placed.next_state is not None:
-            self._previous = placed.next_state
+        if received.next_state is not None:
+            self._previous = received.next_state
         log.info(
-            f"{self._name}/member: generation {placed.joined.generation}, leader "
+            f"{self._name}/member: generation {received.joined.generation}, leader "
             f"{found.leader_url}, {len(work)} connectors here"
         )
         if revoked:
@@ -388,20 +387,20 @@ class Membership:
             self._join_in(found.delay_ms / 1000)
         if revoked:
             self._on_revoked(revoked)
-        if placed.config_error is not None:
-            self._leave_temporarily(placed.config_error)
-        elif not placed.is_usable:
+        if received.config_error is not None:
+            self._leave_temporarily(received.config_error)
+        elif not received.is_usable:
             pause = self._next_pause()
             self._join_in(pause)
             if pause > _QUIET_PAUSE_SECONDS:
-                self._trouble.set(
-                    "begins nothing new, because it waits for configs",
-                    f"it has read them up to {placed.known_offset}, its group knows them up to "
+                self._problem.set(
+                    "starts no connectors until it has read the config topic",
+                    f"it has read up to offset {received.known_offset}, the group is at "
                     f"{found.config_offset}.",
                 )
         else:
             self._pause_seconds = _FIRST_PAUSE_SECONDS
-            self._trouble.clear()
+            self._problem.clear()
             if self._session.is_alive:
                 self._on_assigned(work)
 
@@ -411,9 +410,9 @@ class Membership:
             self._member_id = ""
             self._join_in(0.0)
             if self._generation is not None:
-                self._on_membership_lost("the coordinator does not know this worker any more")
+                self._on_membership_lost("the coordinator removed this member")
             return
-        if code in {ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS}:  # the next round has begun already
+        if code in {ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS}:  # the next round has started
             self._join_in(0.0)
             return
         if code == INCONSISTENT_GROUP_PROTOCOL:
@@ -422,54 +421,56 @@ class Membership:
         pause = self._next_pause()
         self._join_in(pause)
         if code not in COORDINATOR_CODES or pause > _QUIET_PAUSE_SECONDS:
-            self._trouble.set("cannot join its group, and tries again", str(error))
+            self._problem.set("cannot join its group and retries", str(error))
 
     def _enter_standby(self) -> None:
         if self._generation is not None:
-            self._on_membership_lost("members of another kind have its group")
-        self._leave()  # they would wait for a member that has a name and does not join
-        self._join_at = self._clock() + _STAND_BY_SECONDS
-        self._trouble.set(
-            "stands by",
-            f"group '{self._settings.group_id}' on cluster '{self._connection.alias}' is used by "
-            f"workers of another kind (Kafka Connect, MirrorMaker 2, or sparkmirror's other way to "
-            f"run). It takes over when they have left; to run beside them it needs another "
-            f"group.id, and topics of its own.",
+            self._on_membership_lost("members with another protocol use its group")
+        self._leave()  # a member id that does not join would delay the others
+        self._join_at = self._clock() + _STANDBY_SECONDS
+        self._problem.set(
+            "is on standby",
+            f"members with another protocol (Kafka Connect, MirrorMaker 2, or the other of "
+            f"`sparkmirror run` and `sparkmirror worker`) use group '{self._settings.group_id}' on "
+            f"cluster '{self._connection.alias}'. It joins when they leave. To run both, set "
+            f"another group.id and other storage topics.",
         )
 
     def _leave_temporarily(self, error: ClusterError) -> None:
-        """As in Connect: a worker that cannot read the configs is of no use to its group."""
-        sentence = f"the configs cannot be read: {error}"
-        self._trouble.set("leaves its group for a while", sentence)
+        """Leave for a while, as in Connect: a worker that cannot read the configs is of no use."""
+        sentence = f"cannot read the config topic: {error}"
+        self._problem.set("leaves its group for a while", sentence)
         self._revoke_and_leave(sentence)
         self._leave()
         self._join_at = self._clock() + self._settings.unsync_backoff_ms / 1000
 
     def _on_membership_lost(self, reason: str) -> None:
-        self._trouble.set("has lost its place, and all of its work ends", f"{reason}.")
+        self._problem.set("lost its group membership and stops all its connectors", f"{reason}.")
         self._drop_generation(reason)
         self._join_in(0.0)
 
     def _revoke_and_leave(self, reason: str) -> None:
-        """All work ends while the place is still ours, and then the place is given up."""
+        """Stop all work while still a member, then end the membership."""
         self._abandon_join()
-        place = self._generation
-        if place is not None and place.assignment.connectors:
-            self._generation = replace(place, assignment=replace(place.assignment, connectors=()))
-            self._on_revoked(place.assignment.connectors)
+        generation = self._generation
+        if generation is not None and generation.assignment.connectors:
+            self._generation = replace(
+                generation, assignment=replace(generation.assignment, connectors=())
+            )
+            self._on_revoked(generation.assignment.connectors)
         self._drop_generation(reason)
 
     def _drop_generation(self, reason: str) -> None:
-        """There is no place any more, so all work must end."""
-        place, self._generation = self._generation, None
+        """End the membership and stop all work."""
+        generation, self._generation = self._generation, None
         self._abandon_join()
         self._heartbeats.set_member(None)
         self._session.end()
         self._previous = PreviousAssignment()
         self._join_at = None
-        if place is not None and place.assignment.connectors:
-            log.info(f"{self._name}/member: all work is revoked, because {reason}")
-            self._on_revoked(place.assignment.connectors)
+        if generation is not None and generation.assignment.connectors:
+            log.info(f"{self._name}/member: stopping all connectors: {reason}")
+            self._on_revoked(generation.assignment.connectors)
 
     def _abandon_join(self) -> None:
         if self._join is not None:
@@ -481,13 +482,12 @@ class Membership:
         member_id, self._member_id = self._member_id, ""
         if not member_id:
             return
-        with self._open_coordinator_client() as line:
+        with self._open_coordinator_client() as client:
             try:
-                line.leave(member_id)
+                client.leave(member_id)
             except ClusterError as error:
                 log.warning(
-                    f"{self._name}/member: could not leave; the group waits for the session's "
-                    f"end: {error}"
+                    f"{self._name}/member: cannot leave the group; its session must expire: {error}"
                 )
 
     def _open_coordinator_client(self) -> CoordinatorClient:
@@ -495,5 +495,5 @@ class Membership:
 
     def _next_pause(self) -> float:
         pause = self._pause_seconds
-        self._pause_seconds = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+        self._pause_seconds = min(2 * pause, _MAX_PAUSE_SECONDS)
         return pause

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a member of a group may believe that it still has its place, by its own clock.
+"""How long a member may assume that it is in its group, by the local clock.
 
-The coordinator counts from when it received something, we count from when we sent it: whenever we
-doubt, we doubt earlier than it gives the place away. A session that has ended stays ended, so that
-nobody who saw the end once is surprised by its return.
+The coordinator counts from when it received a request, this class from when it was sent: it expires
+before the coordinator removes the member. An expired session stays expired, so a caller that has
+seen the expiry never sees it alive again.
 
-May be used by any thread.
+Thread-safe.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sparkmirror.system.clock import Clock, steady_clock
 
 
 class Session:
-    """One place in the group, from the first assignment to its end."""
+    """One membership, from the first assignment to its end."""
 
     def __init__(
         self, timeout_seconds: float, rebalance_seconds: float, clock: Clock = steady_clock
@@ -25,33 +25,31 @@ class Session:
         self._rebalance_seconds = rebalance_seconds
         self._clock = clock
         self._lock = threading.Lock()
-        self._last_confirmed: float | None = (
-            None  # when the last question was sent that was answered
-        )
-        self._last_stable: float | None = None  # the same, while no rebalance was going on
+        self._last_confirmed: float | None = None  # send time of the last confirmed request
+        self._last_stable: float | None = None  # the same, outside of rebalances
         self._join_by: float | None = None
 
     @property
     def is_alive(self) -> bool:
-        """Whether the place is certainly still ours."""
+        """Whether the membership is certainly valid."""
         with self._lock:
             return self._check_alive()
 
     @property
     def seconds_left(self) -> float:
-        """Until doubt begins; infinite if there is nothing to lose."""
+        """Seconds until it may expire; infinite without a membership."""
         with self._lock:
             ends = self._ends()
         return float("inf") if ends is None else max(0.0, ends - self._clock())
 
     @property
     def has_expired(self) -> bool:
-        """Whether there was a place, and it may be somebody else's by now."""
+        """Whether there was a membership that may have expired."""
         with self._lock:
             return self._last_confirmed is not None and not self._check_alive()
 
     def begin(self, sent_at: float) -> None:
-        """The coordinator has given a place, asked for then; or confirmed the one that we have."""
+        """Start or confirm a membership that was requested at `sent_at`."""
         with self._lock:
             if self._last_confirmed is None or self._check_alive():
                 self._last_confirmed = max(self._last_confirmed or sent_at, sent_at)
@@ -59,7 +57,7 @@ class Session:
                 self._join_by = None
 
     def confirm(self, sent_at: float, *, rebalancing: bool) -> None:
-        """The coordinator knows us, as of then; it may wait for us to join again."""
+        """Confirm the membership as of `sent_at`; `rebalancing` starts the deadline to rejoin."""
         with self._lock:
             if self._last_confirmed is None or self._last_stable is None or not self._check_alive():
                 return
@@ -70,13 +68,13 @@ class Session:
                 self._join_by = self._last_stable + self._rebalance_seconds
 
     def start_rejoin(self) -> None:
-        """We have asked to join again; now the coordinator waits for others."""
+        """A rejoin was sent: the coordinator now waits for other members."""
         with self._lock:
             if self._check_alive():
                 self._join_by = float("inf")
 
     def end(self) -> None:
-        """There is no place any more; the next `begin` is another one."""
+        """End the membership; the next `begin` starts another one."""
         with self._lock:
             self._last_confirmed = self._last_stable = self._join_by = None
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a worker has no place in its group, or will not keep it: for all who ask, once in the log.
+"""Why a worker is not a member of its group, as a status and once in the log.
 
-What goes wrong is tried again and again; only the first of many equal failures is news.
+Failures are retried; only the first of equal failures is logged.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 
 
 class StatusMessage:
-    """Told by one thread, read by any."""
+    """Written by one thread, read by any."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -21,18 +21,17 @@ class StatusMessage:
 
     @property
     def text(self) -> str | None:
-        """What is wrong, or None if all is well."""
+        """The problem, or None."""
         return self._sentence
 
     def set(self, what: str, details: str = "") -> None:
-        """`what` follows "This worker"; other details do not make it another trouble."""
+        """`what` follows "This worker"; a change of `details` alone is not logged."""
         sentence = f"This worker {what}: {details}" if details else f"This worker {what}."
         if self._what != what:
             log.warning(f"{self._name}: {sentence}")
         self._what, self._sentence = what, sentence
 
     def clear(self) -> None:
-        """All is well."""
         if self._what is not None:
-            log.info(f"{self._name}: this worker has its place in the group.")
+            log.info(f"{self._name}: joined the group.")
         self._what = self._sentence = None

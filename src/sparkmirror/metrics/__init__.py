@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures for monitoring systems; the only package that knows one."""
+"""Prometheus metrics; no other package imports prometheus_client."""

@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The flows' figures for Prometheus, made from their snapshots when somebody asks.
+"""Metrics of flows and configuration reloads for Prometheus.
 
-Nothing is counted here, so copying pays nothing for being watched.
-
-How often a changed file was taken up, and since when the present one is in use.
-
-Written by the thread that reads the file, read by scrapes.
+Metrics are computed from snapshots at each scrape; copying pays nothing for them. The reloading
+thread writes ReloadMetrics, scrapes read it.
 """
 
 from __future__ import annotations
@@ -38,31 +35,30 @@ _GAUGES: dict[str, tuple[str, MetricValue]] = {
     ),
     "sparkmirror_partitions": ("Topic partitions in the flow.", lambda one: one.partitions),
     "sparkmirror_quarantined_partitions": (
-        "Topic partitions that do not move and will not by themselves.",
+        "Topic partitions that do not make progress and need manual action.",
         lambda one: one.quarantined,
     ),
     "sparkmirror_held_bytes": ("Record data in the memory of tasks.", lambda one: one.held_bytes),
     "sparkmirror_latency_p99_seconds": (
-        "Age of records when the target acknowledged them, lately.",
+        "Recent 99th percentile of the age of records at the target's acknowledgement.",
         lambda one: None if one.latency_p99_ms is None else one.latency_p99_ms / 1000,
     ),
 }
 
 
 class FlowCollector(Collector):
-    """Asks for snapshots at every scrape."""
+    """Takes snapshots at every scrape."""
 
     def __init__(self, snapshots: Snapshots, reloads: ReloadMetrics) -> None:
         self._snapshots = snapshots
         self._reloads = reloads
 
     def collect(self) -> Iterator[Metric]:
-        """Every figure of every flow."""
         flows = self._snapshots()
-        for name, (doc, figure) in _COUNTERS.items():
-            yield _with_samples(CounterMetricFamily(name, doc, labels=["flow"]), flows, figure)
-        for name, (doc, figure) in _GAUGES.items():
-            yield _with_samples(GaugeMetricFamily(name, doc, labels=["flow"]), flows, figure)
+        for name, (doc, value) in _COUNTERS.items():
+            yield _with_samples(CounterMetricFamily(name, doc, labels=["flow"]), flows, value)
+        for name, (doc, value) in _GAUGES.items():
+            yield _with_samples(GaugeMetricFamily(name, doc, labels=["flow"]), flows, value)
         yield _states(flows)
         yield _incidents(flows)
         yield _groups(flows)
@@ -73,10 +69,10 @@ class FlowCollector(Collector):
 def _with_samples(
     family: CounterMetricFamily | GaugeMetricFamily,
     flows: Sequence[FlowSnapshot],
-    figure: MetricValue,
+    value_of: MetricValue,
 ) -> Metric:
     for one in flows:
-        value = figure(one)
+        value = value_of(one)
         if value is not None:
             family.add_metric([one.flow], value)
     return family
@@ -95,7 +91,7 @@ def _states(flows: Sequence[FlowSnapshot]) -> Metric:
 def _groups(flows: Sequence[FlowSnapshot]) -> Metric:
     family = GaugeMetricFamily(
         "sparkmirror_group_positions",
-        "Offsets that consumer groups committed, by what has become of them; see `groups`.",
+        "Committed offsets of consumer groups, by state; see `sparkmirror groups`.",
         labels=["flow", "state"],
     )
     for one in flows:
@@ -107,7 +103,7 @@ def _groups(flows: Sequence[FlowSnapshot]) -> Metric:
 def _topology(flows: Sequence[FlowSnapshot]) -> Metric:
     family = CounterMetricFamily(
         "sparkmirror_topology_changes",
-        "Topics, configs and rights on the target: what was done about them, or refused.",
+        "Changes to topics, configs and ACLs on the target, applied or rejected.",
         labels=["flow", "what"],
     )
     for one in flows:
@@ -119,7 +115,7 @@ def _topology(flows: Sequence[FlowSnapshot]) -> Metric:
 def _incidents(flows: Sequence[FlowSnapshot]) -> Metric:
     family = CounterMetricFamily(
         "sparkmirror_incidents",
-        "Things that must not happen silently, by kind; see `sparkmirror ledger`.",
+        "Incidents by kind; see `sparkmirror ledger`.",
         labels=["flow", "topic", "partition", "kind"],
     )
     for one in flows:
@@ -129,7 +125,7 @@ def _incidents(flows: Sequence[FlowSnapshot]) -> Metric:
 
 
 class MetricsServer:
-    """An HTTP listener for scrapes, on threads of its own."""
+    """An HTTP listener for scrapes, on its own threads."""
 
     def __init__(
         self,
@@ -148,19 +144,18 @@ class MetricsServer:
             )
         except OSError as error:
             raise SetupError(
-                f"Metrics cannot be served at {settings.host}:{settings.port}: {error}.",
+                f"Cannot serve metrics at {settings.host}:{settings.port}: {error}.",
                 remedy="Choose another metrics.port, or leave the line out.",
             ) from error
 
     def stop(self) -> None:
-        """Close the listener."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
 
 
 class ReloadResult(Enum):
-    """What became of a file that was read again."""
+    """The result of a configuration reload."""
 
     APPLIED = "applied"
     REFUSED = "refused"
@@ -168,25 +163,23 @@ class ReloadResult(Enum):
 
 
 class ReloadMetrics:
-    """The account of one process."""
+    """Reload counters of one process."""
 
     def __init__(self) -> None:
         self.counts: Counter[ReloadResult] = Counter()
         self.in_use_since = time.time()
-        self.last = ReloadResult.APPLIED  # the file of the start
+        self.last = ReloadResult.APPLIED  # the file at start
 
     def record(self, result: ReloadResult) -> None:
-        """A file was read again."""
         self.counts[result] += 1
         self.last = result
         if result is ReloadResult.APPLIED:
             self.in_use_since = time.time()
 
     def collect(self) -> Iterator[Metric]:
-        """The figures."""
         reloads = CounterMetricFamily(
             "sparkmirror_config_reloads",
-            "Times that the file was read again while running, by what became of it.",
+            "Configuration reloads while running, by result.",
             labels=["result"],
         )
         for result in ReloadResult:
@@ -194,11 +187,11 @@ class ReloadMetrics:
         yield reloads
         yield GaugeMetricFamily(
             "sparkmirror_config_in_use_since_seconds",
-            "When the configuration in use was taken up, in seconds since 1970.",
+            "When the configuration in use was loaded, in seconds since 1970.",
             value=self.in_use_since,
         )
         yield GaugeMetricFamily(
             "sparkmirror_config_last_reload_successful",
-            "0 while the file as it is now is refused and an older one goes on.",
+            "0 while the current file is rejected and the previous configuration stays in use.",
             value=float(self.last is not ReloadResult.REFUSED),
         )

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Connect worker's figures for Prometheus, under the names that dashboards have for Connect.
+"""Metrics of a Connect worker for Prometheus, under the names that dashboards for Connect use.
 
-These are the names that Strimzi's rules for the JMX exporter give to Connect's own metrics.
+Strimzi's rules for the JMX exporter give these names to Connect's own metrics.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _WORKER = "kafka_connect_worker"
 
 @dataclass(frozen=True, slots=True)
 class WorkerMetrics:
-    """A worker at one moment: what it runs, by name, and its place in the group."""
+    """A worker at one moment: the tasks of its connectors, and its group membership."""
 
-    tasks: Mapping[str, Sequence[str]] = field(default_factory=dict)  # states, in small letters
+    tasks: Mapping[str, Sequence[str]] = field(default_factory=dict)  # lower-case states
     leader: str = ""
     generation: int = -1
     is_rebalancing: bool = False
@@ -29,24 +29,23 @@ class WorkerMetrics:
 
 
 class WorkerCollector(Collector):
-    """Asks for figures at every scrape."""
+    """Takes metrics at every scrape."""
 
-    def __init__(self, figures: Callable[[], WorkerMetrics]) -> None:
-        self._metrics = figures
+    def __init__(self, metrics: Callable[[], WorkerMetrics]) -> None:
+        self._metrics = metrics
 
     def collect(self) -> Iterator[Metric]:
-        """Every figure."""
         now = self._metrics()
-        yield _gauge("connector_count", "Connectors that run here.", len(now.tasks))
-        yield _gauge("task_count", "Tasks that run here.", sum(map(len, now.tasks.values())))
+        yield _gauge("connector_count", "Connectors on this worker.", len(now.tasks))
+        yield _gauge("task_count", "Tasks on this worker.", sum(map(len, now.tasks.values())))
         total = _by_connector("connector_total_task_count", "Tasks of a connector.")
         by_state = {
-            state: _by_connector(f"connector_{state}_task_count", f"Its tasks that are {state}.")
+            state: _by_connector(f"connector_{state}_task_count", f"Tasks in state {state}.")
             for state in _TASK_STATES
         }
         status = GaugeMetricFamily(
             "kafka_connect_connector_status",
-            "1 for the state that a task is in.",
+            "1 for the current state of a task.",
             labels=["connector", "task", "status"],
         )
         for name, tasks in now.tasks.items():
@@ -60,10 +59,12 @@ class WorkerCollector(Collector):
         yield from by_state.values()
         yield status
         yield _gauge("rebalance_epoch", "The group's generation.", now.generation)
-        yield _gauge("rebalance_rebalancing", "1 while it forms anew.", int(now.is_rebalancing))
-        yield _gauge("rebalance_is_leader", "1 on the worker that leads.", int(now.is_leader))
+        yield _gauge(
+            "rebalance_rebalancing", "1 while the group is rebalancing.", int(now.is_rebalancing)
+        )
+        yield _gauge("rebalance_is_leader", "1 on the leader.", int(now.is_leader))
         leader = GaugeMetricFamily(
-            f"{_WORKER}_rebalance_leader_name", "Who leads.", labels=["leader_name"]
+            f"{_WORKER}_rebalance_leader_name", "URL of the group leader.", labels=["leader_name"]
         )
         if now.leader:
             leader.add_metric([now.leader], 1)

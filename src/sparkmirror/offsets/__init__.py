@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From offsets on the source to offsets on the target, and what consumer groups make of them."""
+"""Translation of source offsets to target offsets, and positions of consumer groups."""

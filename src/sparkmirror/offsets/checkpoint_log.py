@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The checkpoints topic, read from its beginning and appended to.
+"""The checkpoints topic: reads all checkpoints and appends new ones.
 
-Belongs to one thread, and to whoever owns the client.
+Not thread-safe. The owner of the client closes it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from sparkmirror.kafka.topic_log import TopicLog
 from sparkmirror.model import TopicPartition
 from sparkmirror.offsets.group_positions import GroupPartition
 
-_A_RECORD_BATCH = 2_000  # some 200 KB: below what a topic takes by default
+_RECORDS_PER_BATCH = 2_000  # about 200 KB: below the default max.message.bytes
 _log = logging.getLogger(__name__)
 
 
 class CheckpointLog:
-    """The last checkpoint of every group and topic partition, as the target keeps it."""
+    """The last checkpoint of every group and topic partition."""
 
     def __init__(self, client: ClusterClient, topic: str) -> None:
         self._alias = client.connection.alias
@@ -32,7 +32,7 @@ class CheckpointLog:
         self.last: dict[GroupPartition, Checkpoint] = {}
 
     def refresh(self) -> None:
-        """Read what has been written since the last time, by whomever."""
+        """Read what was written since the last call, by any process."""
         before = self._malformed
         with self._log as log:
             if log.was_replaced(self._since):
@@ -40,24 +40,24 @@ class CheckpointLog:
                 self.last.clear()
             for record in log.read_to_end(since=self._since):
                 try:
-                    place = Checkpoint.parse_key(record.key or b"")
+                    key = Checkpoint.parse_key(record.key or b"")
                     if record.value is None:
-                        self.last.pop(place, None)
+                        self.last.pop(key, None)
                     else:
-                        self.last[place] = Checkpoint.from_record(record.key or b"", record.value)
+                        self.last[key] = Checkpoint.from_record(record.key or b"", record.value)
                 except WireError:
                     self._malformed += 1
         if self._malformed > before:
             _log.warning(
-                f"Topic '{self._topic}' on cluster '{self._alias}' holds "
-                f"{self._malformed - before} records that are no checkpoints; they were passed over"
+                f"Skipped {self._malformed - before} records in topic '{self._topic}' on cluster "
+                f"'{self._alias}' that are not checkpoints"
             )
 
     def write(self, checkpoints: Sequence[Checkpoint]) -> None:
-        """Append checkpoints; returns when every replica has them."""
+        """Append checkpoints. Blocks until all replicas have them."""
         with self._log as log:
-            for at in range(0, len(checkpoints), _A_RECORD_BATCH):
-                some = checkpoints[at : at + _A_RECORD_BATCH]
-                log.append({0: [(one.key(), one.value()) for one in some]})
+            for at in range(0, len(checkpoints), _RECORDS_PER_BATCH):
+                chunk = checkpoints[at : at + _RECORDS_PER_BATCH]
+                log.append({0: [(one.key(), one.value()) for one in chunk]})
         for one in checkpoints:
             self.last[one.group, one.topic_partition] = one

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where consumer groups stand on both sides, and why a group is not moved: pure planning.
+"""Positions of consumer groups on both clusters, and why a group is not moved. Pure planning.
 
-`translate_group` says where each committed offset lies on the target, `new_checkpoints` which of
-that is worth a checkpoint, `plan_commits` which offsets to set for groups on the target. Every
-position has a state and a sentence, so that nobody has to guess.
+`translate_group` translates committed offsets to the target, `new_checkpoints` selects those worth
+a checkpoint, `plan_commits` the offsets to set for groups on the target. Every position has a
+state and a reason.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Translate = Callable[[TopicPartition, int], Translation | None]
 
 
 class GroupPositionState(Enum):
-    """What has become of one committed offset."""
+    """The state of one committed offset."""
 
     SYNCED = "synced"
     TRANSLATED = "translated"
@@ -40,7 +40,7 @@ class GroupPositionState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GroupRules:
-    """What a flow's file says about topics and their names on the target."""
+    """Which topics a flow mirrors, and their names on the target."""
 
     replicates: Callable[[str], bool]
     remote_name: Callable[[str], str]
@@ -48,7 +48,7 @@ class GroupRules:
 
 @dataclass(frozen=True, slots=True)
 class GroupPosition:
-    """A committed offset of a group, and where it lies on the target."""
+    """A committed offset of a group, and its translation."""
 
     group: str
     source: TopicPartition
@@ -60,12 +60,12 @@ class GroupPosition:
 
     @property
     def is_placed(self) -> bool:
-        """Whether a consumer may go on at its translation without missing a record."""
+        """Whether a consumer may continue at the translation without missing a record."""
         return self.translation is not None and self.translation.fit is not Fit.BEFORE
 
     @property
     def is_exact(self) -> bool:
-        """Whether it would go on at the very record."""
+        """Whether it would continue at exactly the next record."""
         return self.translation is not None and self.translation.fit is Fit.EXACT
 
 
@@ -75,7 +75,7 @@ def translate_group(
     rules: GroupRules,
     translate: Translate,
 ) -> list[GroupPosition]:
-    """Where a group's committed offsets lie on the target."""
+    """Translate a group's committed offsets."""
     return [_translate_one(group, tp, committed[tp], rules, translate) for tp in sorted(committed)]
 
 
@@ -97,31 +97,30 @@ def _translate_one(
 
 
 def with_log_start(one: GroupPosition, log_start: int | None) -> GroupPosition:
-    """A position that is older than the copy, now that the source's first offset is known."""
+    """Refine the state TOO_OLD, now that the source's first offset is known."""
     if (
         one.state is not GroupPositionState.TOO_OLD
         or log_start is None
         or one.committed.offset >= log_start
     ):
         return one
-    reason = f"the source's first offset is {log_start}: the group has lost records there"
+    reason = f"the source's first offset is {log_start}: records of the group were deleted there"
     return replace(one, state=GroupPositionState.BEHIND_LOG_START, reason=reason)
 
 
 def _classify(tp: TopicPartition, found: Translation | None) -> tuple[GroupPositionState, str]:
-    """What is to be said of a translation."""
     if found is None:
-        return GroupPositionState.NOT_MIRRORED, f"no record of {tp} has been mirrored"
+        return GroupPositionState.NOT_MIRRORED, f"no record of {tp} was mirrored"
     if found.fit is Fit.BEFORE:
         return (
             GroupPositionState.TOO_OLD,
-            "the copy began behind this offset, or its map was cut there",
+            "copying started after this offset, or the map was truncated there",
         )
     if found.fit is Fit.AFTER:
-        reason = "the copy has not come as far as the group; the target's end is the best there is"
+        reason = "not copied up to this offset yet; the target's end offset is used"
         return GroupPositionState.CATCHING_UP, reason
     if found.fit is Fit.NEAR:
-        reason = "known by MirrorMaker 2's offset syncs only: at or before the true position"
+        reason = "known only from MirrorMaker 2's offset syncs: at or before the true position"
         return GroupPositionState.TRANSLATED, reason
     return GroupPositionState.TRANSLATED, ""
 
@@ -129,10 +128,10 @@ def _classify(tp: TopicPartition, found: Translation | None) -> tuple[GroupPosit
 def new_checkpoints(
     positions: Iterable[GroupPosition], last: Mapping[GroupPartition, Checkpoint]
 ) -> list[Checkpoint]:
-    """The checkpoints that say something new.
+    """Return the checkpoints that differ from the last ones.
 
     MM2 writes one if the group went back or the translation moved forward. An exact translation
-    that moved backward is also news: the target lost what the last one speaks of.
+    that moved backward also counts: the target lost records.
     """
     found = []
     for one in positions:
@@ -152,7 +151,7 @@ def new_checkpoints(
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommitPlan:
-    """Offsets to set for groups on the target, and what is said of every position."""
+    """Offsets to set for groups on the target, and all positions with their states."""
 
     writes: dict[str, dict[TopicPartition, CommittedOffset]]
     positions: list[GroupPosition]
@@ -163,28 +162,28 @@ def plan_commits(
     groups: Mapping[str, GroupListing],
     on_target: Mapping[str, CommittedOffsets],
 ) -> OffsetCommitPlan:
-    """By MM2's rules: a group with members is never touched, an idle one never moved back."""
+    """Apply MM2's rules: never change a group with members, never move a group back."""
     writes: dict[str, dict[TopicPartition, CommittedOffset]] = {}
-    said: list[GroupPosition] = []
+    planned: list[GroupPosition] = []
     for one in positions:
         if one.target is None or one.translation is None or not one.is_placed:
-            said.append(one)
+            planned.append(one)
             continue
         group = groups.get(one.group)
         if group is not None and group.is_active:
             reason = f"the group has members on the target ({group.state}); stop them to move it"
-            said.append(replace(one, state=GroupPositionState.ACTIVE, reason=reason))
+            planned.append(replace(one, state=GroupPositionState.ACTIVE, reason=reason))
             continue
         offset = one.translation.offset
-        there = on_target.get(one.group, {}).get(one.target)
-        if there is not None and there.offset > offset:
-            reason = f"the group stands at {there.offset} on the target, and is not moved back"
-            said.append(replace(one, state=GroupPositionState.AHEAD, reason=reason))
+        current = on_target.get(one.group, {}).get(one.target)
+        if current is not None and current.offset > offset:
+            reason = f"the group is at {current.offset} on the target and is not moved back"
+            planned.append(replace(one, state=GroupPositionState.AHEAD, reason=reason))
             continue
-        if there is None or there.offset < offset:
+        if current is None or current.offset < offset:
             metadata = one.committed.metadata
             writes.setdefault(one.group, {})[one.target] = CommittedOffset(offset, metadata)
-            said.append(one)
+            planned.append(one)
         else:
-            said.append(replace(one, state=GroupPositionState.SYNCED) if one.is_exact else one)
-    return OffsetCommitPlan(writes, said)
+            planned.append(replace(one, state=GroupPositionState.SYNCED) if one.is_exact else one)
+    return OffsetCommitPlan(writes, planned)

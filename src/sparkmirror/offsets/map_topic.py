@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The offset map's topic, followed from its beginning on: an `OffsetMap` per topic partition.
+"""Reads the offset map topic: one `OffsetMap` per topic partition.
 
-Chunks are cached up to a limit, as they were written, and read again from where they lie if they
-are needed later, so memory grows by some 25 bytes a chunk. Belongs to one thread.
+Chunks are cached as bytes up to a limit and read again when needed, so memory grows by about 25
+bytes per chunk. Not thread-safe.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from sparkmirror.model import TopicPartition
 from sparkmirror.offsets.offset_map import Load, OffsetMap, Translation
 
 CACHE_BYTES = 32 << 20
-_OBJECTS_BYTES = 300  # a cached chunk in memory, beside its bytes
-_DECODED = 64  # chunks that are kept ready: most groups are near the end
+_OBJECT_BYTES = 300  # overhead of a cached chunk in memory
+_MAX_DECODED = 64  # decoded chunks to keep: most groups are near the end
 
 
 class MapTopic:
-    """All maps of one source cluster; whoever owns the client closes it."""
+    """All maps of one source cluster. The owner of the client closes it."""
 
     def __init__(self, client: ClusterClient, topic: str, cache_bytes: int = CACHE_BYTES) -> None:
         self._log = TopicLog(client.connection, topic, client=client)
-        self._place = TopicPartition(topic, 0)
+        self._log_partition = TopicPartition(topic, 0)
         self._since: dict[TopicPartition, int] = {}
         self._cache: OrderedDict[ChunkKey, bytes] = OrderedDict()
         self._decoded: OrderedDict[ChunkKey, tuple[bytes, MapChunk]] = OrderedDict()
         self._cache_bytes = cache_bytes
         self._cached = 0
         self.maps: dict[TopicPartition, OffsetMap] = {}
-        self.invalid: list[ChunkKey] = []  # what newer chunks replaced: to be deleted
-        self.unreadable = 0  # records that are no chunks
+        self.invalid: list[ChunkKey] = []  # replaced by newer chunks: to be deleted
+        self.unreadable = 0  # records that are not chunks
 
     def refresh(self, timeout_seconds: float = 60.0) -> None:
-        """Read what has been written since the last time."""
+        """Read what was written since the last call."""
         with self._log as log:
             if log.was_replaced(self._since):
                 self._reset()
@@ -48,7 +48,7 @@ class MapTopic:
                 self._apply(record)
 
     def _reset(self) -> None:
-        """The topic was made anew, or cut off: what it said counts for nothing."""
+        """Drop everything: the topic was recreated or truncated."""
         self._since.clear()
         self._cache.clear()
         self._decoded.clear()
@@ -74,53 +74,53 @@ class MapTopic:
         self._cache_chunk(key, record.value)
 
     def delete(self, keys: Iterable[ChunkKey]) -> None:
-        """Remove chunks from the topic, and from here."""
-        wanted = list(keys)
-        if not wanted:
+        """Delete chunks from the topic and from memory."""
+        deleted = list(keys)
+        if not deleted:
             return
-        self._log.append({0: [(key.pack(), None) for key in wanted]})
-        for key in wanted:
+        self._log.append({0: [(key.pack(), None) for key in deleted]})
+        for key in deleted:
             if (known := self.maps.get(key.topic_partition)) is not None:
                 known.remove_chunk(key.first)
 
     # --- translation
 
     def to_target(self, tp: TopicPartition, offset: int) -> Translation | None:
-        """Where a position on the source lies on the target; None: nothing was mirrored."""
+        """Translate a source offset; None if nothing was mirrored."""
         return self._translate(tp, lambda known, load: known.to_target(offset, load))
 
     def hole(self, tp: TopicPartition, offset: int) -> tuple[int, int]:
-        """Where the hole that an offset lies in (`Fit.NEAR`) begins there, and ends here."""
+        """Return the source start and the target end of the hole around an offset (`Fit.NEAR`)."""
         return self.maps[tp].hole(offset, partial(self._load, tp))
 
     def to_source(self, tp: TopicPartition, offset: int) -> Translation | None:
-        """Where a position on the target lies on the source; None: nothing was mirrored."""
+        """Translate a target offset back; None if nothing was mirrored."""
         return self._translate(tp, lambda known, load: known.to_source(offset, load))
 
     def _translate(
-        self, tp: TopicPartition, question: Callable[[OffsetMap, Load], Translation | None]
+        self, tp: TopicPartition, translate: Callable[[OffsetMap, Load], Translation | None]
     ) -> Translation | None:
         load = partial(self._load, tp)
         known = self.maps.get(tp)
         if known is None:
             return None
         try:
-            return question(known, load)
+            return translate(known, load)
         except StaleOffsetError:
             self.refresh()
         known = self.maps.get(tp)
-        return question(known, load) if known is not None else None
+        return translate(known, load) if known is not None else None
 
     def bounds(self, tp: TopicPartition) -> tuple[int, int, int, int]:
-        """Where a map begins and ends on the source, and where on the target."""
+        """Return start and end on the source, then on the target."""
         known = self.maps[tp]
         return known.bounds(partial(self._load, tp))
 
-    def _load(self, tp: TopicPartition, first: int, place: int) -> MapChunk:
+    def _load(self, tp: TopicPartition, first: int, log_offset: int) -> MapChunk:
         key = ChunkKey(tp, first)
         value = self._cache.get(key)
         if value is None:
-            value = self._read(key, place)
+            value = self._read(key, log_offset)
             self._cache_chunk(key, value)
         else:
             self._cache.move_to_end(key)
@@ -128,37 +128,39 @@ class MapTopic:
         if known is None or known[0] is not value:
             known = value, MapChunk.from_value(first, value)
         self._decoded[key] = known
-        if len(self._decoded) > _DECODED:
+        if len(self._decoded) > _MAX_DECODED:
             self._decoded.popitem(last=False)
         return known[1]
 
-    def _read(self, key: ChunkKey, place: int) -> bytes:
-        record = self._log.read_at(self._place, place)
+    def _read(self, key: ChunkKey, log_offset: int) -> bytes:
+        record = self._log.read_at(self._log_partition, log_offset)
         if record is None or not record.value or record.key != key.pack():
             raise StaleOffsetError(
-                f"A chunk of the offset map at {self._place}@{place} is not there any more: it "
-                "was written anew since the topic was last read. Ask again."
+                f"The offset map chunk at {self._log_partition}@{log_offset} moved since the topic "
+                "was last read; refresh and retry."
             )
         return record.value
 
     def _cache_chunk(self, key: ChunkKey, value: bytes) -> None:
         replaced = self._cache.pop(key, None)
-        self._cached += len(value) + _OBJECTS_BYTES
+        self._cached += len(value) + _OBJECT_BYTES
         self._cache[key] = value
         if replaced is not None:
-            self._cached -= len(replaced) + _OBJECTS_BYTES
+            self._cached -= len(replaced) + _OBJECT_BYTES
         while self._cached > self._cache_bytes and len(self._cache) > 1:
             _key, old = self._cache.popitem(last=False)
-            self._cached -= len(old) + _OBJECTS_BYTES
+            self._cached -= len(old) + _OBJECT_BYTES
 
 
 def removable_chunks(
-    maps: Mapping[TopicPartition, OffsetMap], log_starts: Mapping[TopicPartition, int], most: int
+    maps: Mapping[TopicPartition, OffsetMap],
+    log_starts: Mapping[TopicPartition, int],
+    max_chunks: int,
 ) -> list[ChunkKey]:
-    """The chunks that need not, or must not, be kept: outlived by the source, or above the cap."""
+    """Return chunks to delete: before the source's first offset, or above the maximum."""
     found: list[ChunkKey] = []
     for tp, known in maps.items():
-        firsts = set(known.oldest_beyond(most))
+        firsts = set(known.oldest_beyond(max_chunks))
         if tp in log_starts:
             firsts.update(known.chunks_before(log_starts[tp]))
         found += [ChunkKey(tp, first) for first in sorted(firsts)]

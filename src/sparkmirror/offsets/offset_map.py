@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The offset map of one topic partition, as a reader keeps it: exact translation, both ways.
+"""The offset map of one topic partition in memory: exact translation, both ways.
 
-Fed with chunks in the order of their topic's log. Of each it keeps three numbers and the place in
-that log; the chunk itself is asked for when a translation needs it.
+Chunks are added in the order of their log. Of each chunk it keeps three numbers and its log offset;
+the chunk itself is loaded when a translation needs it.
 
 Invariants, after every chunk:
-    A  first source offsets ascend, and no two are the same
-    B  first target offsets ascend with them; equal ones only behind a chunk without records
-    C  an offset, of either side, belongs to the last chunk that begins at or before it
-    D  what a chunk says from the beginning of the next one on, on either side, counts for nothing
+    A  first source offsets ascend, without duplicates
+    B  first target offsets ascend with them; equal ones only after a chunk without records
+    C  an offset, on either side, belongs to the last chunk that starts at or before it
+    D  what a chunk contains from the start of the next one on, on either side, is ignored
 
-C and D make chunks that overlap harmless: a task that died wrote further than its successor
-begins. A new chunk that begins before others (on either side) says that the copy went back, or
-that a topic was made anew: those others are gone, which restores A and B.
+C and D make overlapping chunks harmless: a task that died wrote further than its successor starts.
+A new chunk that starts before others (on either side) means that copying went back, or that a topic
+was recreated: those others are removed, which restores A and B.
 """
 
 from __future__ import annotations
@@ -26,54 +26,56 @@ from typing import NamedTuple
 
 from sparkmirror.formats.map_chunk import MapChunk, MappedRun
 
-Load = Callable[[int, int], MapChunk]  # a chunk, from its first offset and its place
+Load = Callable[[int, int], MapChunk]  # loads a chunk by its first offset and its log offset
 
 
 _NONE = -1
 
 
 class Fit(Enum):
-    """How good a translation is."""
+    """How precise a translation is."""
 
-    EXACT = "exact"  # the same record; where there is none, the next one that was mirrored
+    EXACT = "exact"  # the same record; if it was not mirrored, the next one that was
     BEFORE = "before"  # older than the map: the map's first target offset
-    AFTER = "after"  # not mirrored yet: where the next record will come, at the earliest
-    NEAR = "near"  # in a hole of the map: at or before the true position, never behind it
+    AFTER = "after"  # not mirrored yet: the earliest possible target offset
+    NEAR = "near"  # in a hole of the map: at or before the true position, never after it
 
 
 class Translation(NamedTuple):
-    """An offset on the other side."""
+    """An offset on the other cluster."""
 
     offset: int
     fit: Fit
 
 
 class OffsetMap:
-    """Chunks of one topic partition, in both orders at once (invariants A and B)."""
+    """Chunks of one topic partition, sorted on both sides (invariants A and B)."""
 
-    __slots__ = ("_firsts", "_places", "_records", "_targets")
+    __slots__ = ("_firsts", "_log_offsets", "_records", "_targets")
 
     def __init__(self) -> None:
         self._firsts = array("q")
         self._targets = array("q")
-        self._places = array("q")
-        self._records = array("q")  # the first record of each, _NONE if nothing it says counts
+        self._log_offsets = array("q")
+        self._records = array("q")  # first record of each chunk, _NONE if its content is ignored
 
     def __len__(self) -> int:
         return len(self._firsts)
 
     @property
     def firsts(self) -> list[int]:
-        """Where its chunks begin on the source."""
+        """The source offsets at which chunks start."""
         return [*self._firsts]
 
     @property
     def is_empty(self) -> bool:
-        """Whether it knows of no mirrored record."""
+        """Whether it contains no mirrored record."""
         return all(record == _NONE for record in self._records)
 
-    def add_chunk(self, first: int, target_first: int, place: int, record: int | None) -> list[int]:
-        """Take a chunk in, with its first record's offset; the firsts of those it makes invalid."""
+    def add_chunk(
+        self, first: int, target_first: int, log_offset: int, record: int | None
+    ) -> list[int]:
+        """Add a chunk with its first record's offset. Returns the firsts of chunks it replaces."""
         at = bisect_left(self._firsts, first)
         is_known = at < len(self._firsts) and self._firsts[at] == first
         gone = [*self._firsts[at + is_known :]]
@@ -83,49 +85,48 @@ class OffsetMap:
             gone.append(self._firsts[at])
         self._cut(at)
         if at and self._targets[-1] == target_first:
-            self._records[-1] = _NONE  # of records it says the same; but it also knows of a gap
+            self._records[-1] = _NONE  # it has the same records, and the new chunk also has a gap
         self._firsts.append(first)
         self._targets.append(target_first)
-        self._places.append(place)
+        self._log_offsets.append(log_offset)
         self._records.append(_NONE if record is None else record)
         return gone
 
     def _contradicts(self, at: int, first: int, target_first: int) -> bool:
-        """Whether it has records where the new chunk says that there are none, or others."""
+        """Whether a chunk has records where the new one has none, or others."""
         theirs = self._targets[at]
         return theirs > target_first or (
             theirs == target_first and self._records[at] != _NONE and self._records[at] < first
         )
 
     def _cut(self, at: int) -> None:
-        for column in (self._firsts, self._targets, self._places, self._records):
+        for column in (self._firsts, self._targets, self._log_offsets, self._records):
             del column[at:]
 
     def remove_chunk(self, first: int) -> None:
-        """A chunk was deleted."""
         at = bisect_left(self._firsts, first)
         if at < len(self._firsts) and self._firsts[at] == first:
-            for column in (self._firsts, self._targets, self._places, self._records):
+            for column in (self._firsts, self._targets, self._log_offsets, self._records):
                 del column[at]
 
     def chunks_before(self, log_start: int) -> list[int]:
-        """The chunks that speak only of offsets before the source's first one."""
+        """Return the chunks that cover only offsets before the source's first one."""
         last = bisect_right(self._firsts, log_start) - 1
         return [*self._firsts[: max(last, 0)]]
 
-    def oldest_beyond(self, most: int) -> list[int]:
-        """The oldest chunks, as many as there are above so many."""
-        return [*self._firsts[: max(len(self._firsts) - most, 0)]]
+    def oldest_beyond(self, max_chunks: int) -> list[int]:
+        """Return the oldest chunks above the maximum."""
+        return [*self._firsts[: max(len(self._firsts) - max_chunks, 0)]]
 
     def bounds(self, load: Load) -> tuple[int, int, int, int]:
-        """Where it begins and ends on the source, and where on the target."""
+        """Return start and end on the source, then on the target."""
         last = self._chunk(len(self._firsts) - 1, load)
         return self._firsts[0], last.covered, self._targets[0], last.target_end
 
     # --- translation
 
     def to_target(self, offset: int, load: Load) -> Translation | None:
-        """Where a position on the source lies on the target; None: nothing was mirrored."""
+        """Translate a source offset; None if nothing was mirrored."""
         if self.is_empty:
             return None
         at = bisect_right(self._firsts, offset) - 1
@@ -133,19 +134,19 @@ class OffsetMap:
             first = self._next_record(0, load)
             return Translation(self._targets[0] if first is None else first.target, Fit.BEFORE)
         chunk = self._chunk(at, load)
-        begun = bisect_right(chunk.runs, offset, key=attrgetter("source"))
-        for run in chunk.runs[max(begun - 1, 0) :]:
+        started = bisect_right(chunk.runs, offset, key=attrgetter("source"))
+        for run in chunk.runs[max(started - 1, 0) :]:
             if run.source_end > offset:
                 return self._bounded(at, max(offset, run.source), run, load)
         return self._behind(at, chunk, offset, load)
 
     def hole(self, offset: int, load: Load) -> tuple[int, int]:
-        """Where the hole that an offset lies in begins on the source, and ends on the target."""
+        """Return the source start and the target end of the hole around an offset."""
         at = bisect_right(self._firsts, offset) - 1
         return self._chunk(at, load).covered, self._targets[at + 1]
 
     def _bounded(self, at: int, offset: int, run: MappedRun, load: Load) -> Translation:
-        """A record of a chunk, unless the next chunk knows better (invariant D)."""
+        """Translate to a record of a chunk, unless the next chunk applies (invariant D)."""
         target = run.target + offset - run.source
         if at + 1 < len(self._firsts) and (
             offset >= self._firsts[at + 1] or target >= self._targets[at + 1]
@@ -154,17 +155,17 @@ class OffsetMap:
         return Translation(target, Fit.EXACT)
 
     def _behind(self, at: int, chunk: MapChunk, offset: int, load: Load) -> Translation:
-        """Behind the last record of a chunk."""
+        """Translate an offset after the last record of a chunk."""
         is_last = at + 1 == len(self._firsts)
         if is_last:
             fit = Fit.EXACT if offset <= chunk.covered else Fit.AFTER
             return Translation(chunk.target_end, fit)
-        if chunk.covered < self._firsts[at + 1]:  # nobody knows what comes next
+        if chunk.covered < self._firsts[at + 1]:  # a hole: what follows is unknown
             return Translation(chunk.target_end, Fit.NEAR)
         return self._first_from(at + 1, load)
 
     def _first_from(self, at: int, load: Load) -> Translation:
-        """The first record of a chunk or of one after it, or where the next one will come."""
+        """Return the first record of a chunk or of a later one, or the next target offset."""
         first = self._next_record(at, load)
         if first is not None:
             return Translation(first.target, Fit.EXACT)
@@ -178,10 +179,10 @@ class OffsetMap:
         return None
 
     def _chunk(self, at: int, load: Load) -> MapChunk:
-        return load(self._firsts[at], self._places[at])
+        return load(self._firsts[at], self._log_offsets[at])
 
     def to_source(self, offset: int, load: Load) -> Translation | None:
-        """Where a position on the target lies on the source; None: nothing was mirrored."""
+        """Translate a target offset back; None if nothing was mirrored."""
         if self.is_empty:
             return None
         at = bisect_right(self._targets, offset) - 1
@@ -189,12 +190,12 @@ class OffsetMap:
             return Translation(self._firsts[0], Fit.BEFORE)
         chunk = self._chunk(at, load)
         limit = self._firsts[at + 1] if at + 1 < len(self._firsts) else None
-        begun = bisect_right(chunk.runs, offset, key=attrgetter("target"))
-        for run in chunk.runs[max(begun - 1, 0) :]:
+        started = bisect_right(chunk.runs, offset, key=attrgetter("target"))
+        for run in chunk.runs[max(started - 1, 0) :]:
             if run.target_end > offset:
                 source = run.source + max(offset - run.target, 0)
                 if limit is not None and source >= limit:
-                    break  # the next chunk knows better (invariant D)
+                    break  # the next chunk applies (invariant D)
                 is_before_first = offset < chunk.runs[0].target
                 return (
                     self._hole_before(at, chunk, load)
@@ -204,7 +205,7 @@ class OffsetMap:
         return self._source_behind(at, chunk, offset, load)
 
     def _hole_before(self, at: int, chunk: MapChunk, load: Load) -> Translation:
-        """Before the first record of a chunk: the chunk before may end earlier than this begins."""
+        """Translate an offset before the first record of a chunk: a hole may precede it."""
         if at:
             covered = self._chunk(at - 1, load).covered
             if covered < chunk.first:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MM2's offset syncs, followed for what the offset map does not know.
+"""Reads MM2's offset syncs, for records that are not in the offset map.
 
-That is what Java MirrorMaker 2 copied before the map began. Belongs to one thread.
+Java MirrorMaker 2 copied them before the map was started. Not thread-safe.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from sparkmirror.offsets.offset_sync_store import OffsetSyncStore
 
 
 class OffsetSyncLog:
-    """The offset-syncs topic, on whichever side it lies."""
+    """The offset-syncs topic, on either cluster."""
 
     def __init__(self, client: ClusterClient, topic: str) -> None:
         self._log = TopicLog(client.connection, topic, "read_uncommitted", client)
         self._since: dict[TopicPartition, int] = {}
-        # A checkpoint that would move backwards is never written, so older syncs may be used.
+        # A checkpoint that would move backwards is never written, so older syncs are usable.
         self._store = OffsetSyncStore(must_read_to_end=False)
         self.unreadable = 0
 
     def refresh(self) -> None:
-        """Read what has been written since the last time."""
+        """Read what was written since the last call."""
         with self._log as log:
             if log.was_replaced(self._since):
                 self._since.clear()
@@ -41,9 +41,9 @@ class OffsetSyncLog:
         self._store.start_translation()
 
     def to_target(self, tp: TopicPartition, offset: int, since: int = 0) -> Translation | None:
-        """A position at or before the true one; None: nothing is known.
+        """Translate to a position at or before the true one; None if nothing is known.
 
-        Syncs of source offsets before `since` do not count.
+        Ignores syncs of source offsets before `since`.
         """
         sync = self._store.nearest(tp, offset)
         if sync is None or sync.upstream_offset < since:
@@ -55,9 +55,9 @@ class OffsetSyncLog:
 def more_conservative(
     by_map: Translation | None, by_syncs: Translation | None
 ) -> Translation | None:
-    """What is known of an offset from before the map: never a position behind the true one.
+    """Combine both translations of an offset before the map: never after the true position.
 
-    Syncs may speak of a remote topic that has been deleted; what the map begins with does not.
+    Syncs may refer to a remote topic that was deleted; the start of the map does not.
     """
     if by_map is None or by_syncs is None:
         return by_syncs or by_map

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is remembered of the offset syncs, and what a source offset is on the target.
+"""Keeps offset syncs and translates source offsets to the target.
 
-Of each source partition 64 slots are kept, slot 0 with the newest sync, slot 63 with the oldest one
-that may be used; neighbours often hold the same sync. The farther back, the wider the spacing, so a
-group close to the end is translated exactly and one far behind at least roughly.
+Each source partition has 64 slots, slot 0 with the newest sync, slot 63 with the oldest usable one;
+neighbours often hold the same sync. The spacing grows with the age, so a position near the end is
+translated exactly and one far behind at least roughly.
 
 For slots i < j that hold different upstream offsets:
 
-    A  slot 0 holds the latest sync that was seen
-    B  S[i].upstream <= S[j].upstream + 2^j - 2^i         no slot is too old for its place
+    A  slot 0 holds the latest sync
+    B  S[i].upstream <= S[j].upstream + 2^j - 2^i         no slot is too old for its index
     C  S[i].upstream >= S[j].upstream + 2^max(i - 2, 0)   syncs are far enough apart to last long
-    D  slot 63 holds the earliest sync that may be used
+    D  slot 63 holds the earliest usable sync
 
 Sums wrap at 64 bits as in Java, because with the same syncs both must keep the same slots.
 """
@@ -21,7 +21,7 @@ from sparkmirror.formats.mm2_records import OffsetSync
 from sparkmirror.model import TopicPartition
 
 SLOTS = 64
-TOO_OLD = -1  # the answer for an offset before every sync that may be used
+TOO_OLD = -1  # the result for an offset before every usable sync
 
 _LAST = SLOTS - 1
 _SIGN = 1 << 63
@@ -29,10 +29,10 @@ _WRAP = 1 << 64
 
 
 class OffsetSyncStore:
-    """The syncs of all partitions of one source; belongs to one thread.
+    """The syncs of all partitions of one source. Not thread-safe.
 
-    `must_read_to_end`: no earlier checkpoints are known, so of the syncs that were there at the
-    start only the newest is trusted; an older one could move a group backwards.
+    `must_read_to_end`: no earlier checkpoints are known, so of the syncs that exist at the start
+    only the newest is used; an older one could move a group backwards.
     """
 
     def __init__(self, must_read_to_end: bool) -> None:
@@ -41,11 +41,11 @@ class OffsetSyncStore:
         self._slots: dict[TopicPartition, tuple[OffsetSync, ...]] = {}
 
     def start_translation(self) -> None:
-        """All syncs that were there at the start have been seen; translation begins."""
+        """Start translating: all syncs that existed at the start have been added."""
         self._is_done = True
 
     def add(self, sync: OffsetSync) -> None:
-        """Take the next sync of the topic, in the order of the log."""
+        """Add the next sync, in the order of the log."""
         slots = self._slots.get(sync.topic_partition)
         trusts_only_newest = self._must_read_to_end and not self._is_done
         if slots is None or trusts_only_newest or sync.upstream_offset < slots[0].upstream_offset:
@@ -54,14 +54,14 @@ class OffsetSyncStore:
             self._slots[sync.topic_partition] = _with_newest(slots, sync)
 
     def syncs(self, topic_partition: TopicPartition) -> tuple[OffsetSync, ...]:
-        """The 64 slots of a partition, newest first; empty if no sync of it was seen."""
+        """The 64 slots of a partition, newest first; empty if it has no sync."""
         return self._slots.get(topic_partition, ())
 
     def translate(self, topic_partition: TopicPartition, upstream: int) -> int | None:
-        """The target offset from which a group that stands at `upstream` may go on.
+        """Return the target offset at which a group at `upstream` may continue.
 
-        None: nothing is known (yet). -1: the offset is older than anything usable. Between two
-        syncs records may be missing on the target, so the answer is never more than one past one.
+        None: nothing is known (yet). -1: the offset is older than all usable syncs. Records may be
+        missing on the target between two syncs, so the result is at most one past a sync.
         """
         if topic_partition not in self._slots or not self._is_done:
             return None
@@ -71,16 +71,16 @@ class OffsetSyncStore:
         return sync.downstream_offset + (sync.upstream_offset < upstream)
 
     def nearest(self, topic_partition: TopicPartition, upstream: int) -> OffsetSync | None:
-        """The newest sync at or before an offset; None: it is older than anything usable."""
+        """Return the newest sync at or before an offset; None if all usable ones are newer."""
         slots = self._slots.get(topic_partition, ())
         return next((sync for sync in slots if sync.upstream_offset <= upstream), None)
 
 
 def _with_newest(old: tuple[OffsetSync, ...], newest: OffsetSync) -> tuple[OffsetSync, ...]:
-    """The slots after a sync that is not before the newest one.
+    """Return the slots after adding a sync that is not before the newest one.
 
-    Each slot that B no longer allows gets the next old sync that fits, slot by slot, until one is
-    found that may stay: from there on nothing has changed.
+    Each slot that violates B gets the next old sync that fits, slot by slot, until one may stay:
+    the rest is unchanged.
     """
     slots = list(old)
     slots[0] = candidate = newest
@@ -116,11 +116,11 @@ def _is_near(newer: OffsetSync, older: OffsetSync, i: int, j: int) -> bool:
 
 
 def _is_apart(newer: OffsetSync, older: OffsetSync, i: int) -> bool:
-    """Invariant C for slot i and any behind it."""
+    """Invariant C for slot i and any after it."""
     limit = _signed(older.upstream_offset + (1 << max(i - 2, 0)))
     return newer is older or 0 <= limit <= newer.upstream_offset
 
 
 def _signed(number: int) -> int:
-    """The number as Java's long holds it."""
+    """Wrap to 64 bits as Java's long does."""
     return (number + _SIGN) % _WRAP - _SIGN

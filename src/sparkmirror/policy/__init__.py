@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How remote topics are named and which topics take part."""
+"""Replication policies (names of remote topics) and filters."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Importing a class by its dotted name, and who may name which.
+"""Imports classes by dotted name, subject to an allowlist.
 
-To name a class is to run code: its module is imported and the class is called. Whoever writes the
-file of a mirror may do that anyway. A connector's configuration comes over REST or from a topic,
-so a worker's file lists what connectors may name (`connector.python.allowlist`).
+Naming a class runs code: its module is imported and the class is called. The author of a mirror's
+file may do that anyway. A connector's configuration arrives over REST or from a topic, so a
+worker's file lists what connectors may name (`connector.python.allowlist`).
 """
 
 from __future__ import annotations
@@ -22,48 +22,48 @@ _JAVA_PACKAGES = ("org.apache.", "com.", "io.", "net.", "java.")
 
 @dataclass(frozen=True, slots=True)
 class ClassAllowlist:
-    """Modules, packages and classes whose classes may be named."""
+    """Modules, packages and classes that connectors may name."""
 
     items: tuple[str, ...] = ()
 
     def may_import(self, name: str) -> bool:
-        """Whether the class, or a module or package above it, is listed."""
+        """Whether the class, or a module or package that contains it, is listed."""
         return any(_is_below(name, item) for item in self.items)
 
     def may_call(self, name: str, found: object) -> bool:
-        """Whether what was found is meant: a listed module also holds what it imports itself."""
+        """Whether the class is defined in a listed module, not only imported there."""
         if not isinstance(found, type):
             return False
         return name in self.items or any(_is_below(found.__module__, item) for item in self.items)
 
 
 def is_dotted(name: str) -> bool:
-    """Whether this can be the name of a module or a class."""
+    """Whether this can be the name of a module or class."""
     return all(part.isidentifier() for part in name.split("."))
 
 
 def instantiate(
     name: str, key: str, built_in: tuple[str, ...], allowed: ClassAllowlist | None = None
 ) -> object:
-    """An object of the class that `key` names; `allowed` is None where any may be named."""
+    """Create an object of the class that `key` names; `allowed` is None if any class may be."""
     known = " or ".join(built_in)
     if "." not in name or not is_dotted(name):
         raise ConfigError(
-            f"{key}={name} is not a dotted path: write package.module.ClassName, or "
-            f"one of MM2's own: {known}.",
+            f"{key}={name} is not a dotted path: use package.module.ClassName, or "
+            f"one of MM2's classes: {known}.",
             key=key,
         )
     if allowed is not None and not allowed.may_import(name):
-        java = "Java classes cannot be loaded here, and " if _is_java(name) else ""
+        java = "Java classes cannot be loaded, and " if _is_java(name) else ""
         raise ConfigError(
-            f"{key}={name}: {java}it is not among the Python classes that connectors may name: "
-            f"write {known}, or, if it is one, {ALLOWLIST_KEY}={name} in the file of every worker.",
+            f"{key}={name}: {java}it is not among the Python classes that connectors may name. "
+            f"Use {known}, or set {ALLOWLIST_KEY}={name} in the file of every worker.",
             key=key,
         )
     found = _import_class(name, key, known)
     if allowed is not None and not allowed.may_call(name, found):
         raise ConfigError(
-            f"{key}={name} is no class of what {ALLOWLIST_KEY} lists "
+            f"{key}={name} is not defined in a module that {ALLOWLIST_KEY} lists "
             f"({', '.join(allowed.items)}): name a class where it is defined.",
             key=key,
         )
@@ -71,8 +71,8 @@ def instantiate(
         return cast("Callable[[], object]", found)()
     except _ANY as error:
         raise ConfigError(
-            f"{key}={name} cannot be made without arguments ({_said(error)}): take the options in "
-            "configure(options).",
+            f"{key}={name} cannot be created without arguments ({_format_error(error)}): read "
+            "the options in configure(options).",
             key=key,
         ) from error
 
@@ -84,25 +84,23 @@ def _import_class(name: str, key: str, known: str) -> object:
     except _ANY as error:
         if _is_java(name):
             remedy = (
-                f"Java classes cannot be loaded here: write {known}, or the dotted path of a "
-                "Python class that does the same (package.module.ClassName)"
+                f"Java classes cannot be loaded: use {known}, or the dotted path of an "
+                "equivalent Python class (package.module.ClassName)"
             )
         elif isinstance(error, (ImportError, AttributeError)):
-            remedy = (
-                "write the dotted path of a class on the Python path (package.module.ClassName)"
-            )
+            remedy = "use the dotted path of a class on the Python path (package.module.ClassName)"
         else:
-            remedy = f"correct what {module_name} does when it is imported"
+            remedy = f"correct the import of {module_name}"
         raise ConfigError(
-            f"{key}={name} cannot be loaded ({_said(error)}): {remedy}.", key=key
+            f"{key}={name} cannot be loaded ({_format_error(error)}): {remedy}.", key=key
         ) from error
 
 
-# Somebody else's code runs: a module that ends the interpreter is wrong, not a reason to stop.
+# Users' code: a module that calls sys.exit must not end this process.
 _ANY = (Exception, SystemExit)
 
 
-def _said(error: BaseException) -> str:
+def _format_error(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which topics, groups and topic configs take part: MM2's default filters.
+"""Which topics, groups and topic configs are mirrored: MM2's default filters.
 
-A list of Java regexes is joined with `|` and must match a whole name. An empty list is no
-pattern: as include it matches nothing, as exclude it excludes nothing.
+A list of Java regexes is joined with `|` and must match the whole name. An empty include list
+matches nothing; an empty exclude list excludes nothing.
 
-Which source topics a flow copies, and which would go round in circles.
+`TopicSelection` also detects cycles.
 """
 
 from __future__ import annotations
@@ -21,38 +21,32 @@ from sparkmirror.policy.replication import IdentityReplicationPolicy, Replicatio
 
 
 class TopicFilter(Protocol):
-    """Decides which topics are copied."""
+    """Selects the topics to copy."""
 
-    def should_replicate_topic(self, topic: str) -> bool:
-        """Whether the topic is wanted."""
-        ...
+    def should_replicate_topic(self, topic: str) -> bool: ...
 
 
 class GroupFilter(Protocol):
-    """Decides which consumer groups are followed."""
+    """Selects the consumer groups to sync."""
 
-    def should_replicate_group(self, group: str) -> bool:
-        """Whether the group is wanted."""
-        ...
+    def should_replicate_group(self, group: str) -> bool: ...
 
 
 class ConfigPropertyFilter(Protocol):
-    """Decides which topic configs are taken over."""
+    """Selects the topic configs to copy."""
 
-    def should_replicate_config_property(self, name: str) -> bool:
-        """Whether the topic config is wanted."""
-        ...
+    def should_replicate_config_property(self, name: str) -> bool: ...
 
     def should_replicate_source_default(self, name: str) -> bool:
-        """Whether a default of the source is written out on the target."""
+        """Whether a source default is set explicitly on the target."""
         ...
 
 
 class Configurable(Protocol):
-    """A custom class: made without arguments, then handed the flow's configuration."""
+    """A custom class: created without arguments, then configured."""
 
     def configure(self, options: Mapping[str, str]) -> None:
-        """Take the configuration, once."""
+        """Receive the flow's configuration, once."""
         ...
 
 
@@ -64,21 +58,20 @@ class NamePattern:
 
     @classmethod
     def compile(cls, items: Sequence[str], key: str) -> NamePattern:
-        """Compile the list under `key`; ConfigError names the item that is wrong."""
+        """Compile the list of `key`. Raises ConfigError that names the invalid item."""
         if not items:
             return cls(None)
         try:
             return cls(compile_java("|".join(items)))
         except ValueError as error:
-            blame, why = _invalid_pattern(items, error)
+            invalid, reason = _invalid_pattern(items, error)
             raise ConfigError(
-                f"{key}: {blame!r} is not a regular expression that can be used here: {why}."
-                f"{_remedy(blame)}",
+                f"{key}: {invalid!r} is not a supported regular expression: {reason}."
+                f"{_remedy(invalid)}",
                 key=key,
             ) from error
 
     def matches(self, name: str) -> bool:
-        """Whether the whole name matches."""
         return self.pattern is not None and self.pattern.fullmatch(name) is not None
 
 
@@ -96,7 +89,7 @@ def _invalid_pattern(items: Sequence[str], whole: ValueError) -> tuple[str, str]
 
 def _remedy(pattern: str) -> str:
     if pattern.startswith(("*", "?", "+")):
-        return f" Any text is written '.*', so perhaps '.{pattern}' is meant."
+        return f" To match any text use '.*': did you mean '.{pattern}'?"
     return ""
 
 
@@ -108,7 +101,6 @@ class DefaultTopicFilter:
     exclude: NamePattern
 
     def should_replicate_topic(self, topic: str) -> bool:
-        """Whether the topic is included and not excluded."""
         return self.include.matches(topic) and not self.exclude.matches(topic)
 
 
@@ -120,30 +112,27 @@ class DefaultGroupFilter:
     exclude: NamePattern
 
     def should_replicate_group(self, group: str) -> bool:
-        """Whether the group is included and not excluded."""
         return self.include.matches(group) and not self.exclude.matches(group)
 
 
 @dataclass(frozen=True, slots=True)
 class DefaultConfigPropertyFilter:
-    """Included and not excluded; defaults stay the target's unless told otherwise."""
+    """Included and not excluded; uses the target's defaults unless configured otherwise."""
 
     exclude: NamePattern
     use_defaults_from: str = "target"
     include: NamePattern = ANY_NAME
 
     def should_replicate_config_property(self, name: str) -> bool:
-        """Whether the config is included and not excluded."""
         return self.include.matches(name) and not self.exclude.matches(name)
 
     def should_replicate_source_default(self, name: str) -> bool:  # noqa: ARG002 - custom filters decide by name
-        """Whether the source's defaults count."""
         return self.use_defaults_from == "source"
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSelection:
-    """The choice of topics for one flow."""
+    """The topics of one flow."""
 
     flow: Flow
     policy: ReplicationPolicy
@@ -151,19 +140,19 @@ class TopicSelection:
     heartbeats_replication_enabled: bool = True
 
     def should_replicate_topic(self, topic: str) -> bool:
-        """Whether the flow copies this topic of its source."""
-        wanted = self.topic_filter.should_replicate_topic(topic) or (
+        """Whether the flow copies this source topic."""
+        is_selected = self.topic_filter.should_replicate_topic(topic) or (
             self.heartbeats_replication_enabled and self.policy.is_heartbeats_topic(topic)
         )
-        return wanted and not self.policy.is_internal_topic(topic) and not self.is_cycle(topic)
+        return is_selected and not self.policy.is_internal_topic(topic) and not self.is_cycle(topic)
 
     def is_cycle(self, topic: str) -> bool:
-        """Whether the topic has already been on the target, or came from this source before."""
-        came_from = self.policy.topic_source(topic)
-        if came_from is None:
+        """Whether the topic was already on the target, or came from this source before."""
+        origin = self.policy.topic_source(topic)
+        if origin is None:
             return False
         keeps_names = isinstance(self.policy, IdentityReplicationPolicy)
-        if came_from == self.flow.target or (came_from == self.flow.source and not keeps_names):
+        if origin == self.flow.target or (origin == self.flow.source and not keeps_names):
             return True
         upstream = self.policy.upstream_topic(topic)
         return upstream is not None and upstream != topic and self.is_cycle(upstream)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 r"""Java regular expressions as Python ones.
 
-Python's `re` knows most of Java's syntax. What differs is rewritten here: quotations `\Q..\E`,
-named groups, POSIX classes `\p{Alpha}`, classes inside classes with union and intersection,
-flags in mid-pattern, strict braces. What cannot be rewritten raises ValueError.
+Python's `re` supports most of Java's syntax. This module rewrites what differs: quotations
+`\Q..\E`, named groups, POSIX classes `\p{Alpha}`, nested classes with union and intersection,
+flags inside the pattern, strict braces. Raises ValueError for what has no equivalent.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _POSIX = {
 }
 _HORIZONTAL = r" \t\xa0\u1680\u180e\u2000-\u200a\u202f\u205f\u3000"
 _VERTICAL = r"\n\x0b\f\r\x85\u2028\u2029"
-# Escapes that stand for a set of characters: (content of a class, negated).
+# Escapes for a set of characters: (content of a class, negated).
 _SETS = {
     "d": (r"\d", False),
     "D": (r"\d", True),
@@ -49,7 +49,7 @@ _NAME = re.compile(r"<([a-zA-Z][a-zA-Z0-9]*)>")
 
 
 def compile_java(pattern: str) -> re.Pattern[str]:
-    """The Python pattern that matches what Java's would; ValueError says what is wrong."""
+    """Compile a Java pattern. Raises ValueError with the reason."""
     try:
         return re.compile(_Translator(pattern).run(), re.ASCII)
     except (re.error, OverflowError) as error:  # also a{99999999999}
@@ -64,8 +64,8 @@ class _Translator:
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
         self._at = 0
-        # Per open group: the flags switched on inside it, as the openings of scoped groups.
-        # Java's `(?i)` counts to the end of the enclosing group, across alternatives.
+        # Per open group: the flags set inside it, as the openings of scoped groups. Java's `(?i)`
+        # applies to the end of the enclosing group, across alternatives.
         self._scopes: list[list[str]] = [[]]
 
     def run(self) -> str:
@@ -96,7 +96,7 @@ class _Translator:
     def _take(self, count: int = 1) -> str:
         taken = self._pattern[self._at : self._at + count]
         if len(taken) < count:
-            raise ValueError("the pattern ends in the middle")
+            raise ValueError("the pattern is incomplete")
         self._at += count
         return taken
 
@@ -115,7 +115,7 @@ class _Translator:
 
     def _close(self) -> str:
         if len(self._scopes) == 1:
-            raise ValueError("there is a ')' too many")
+            raise ValueError("there is an unmatched ')'")
         return ")" * (len(self._scopes.pop()) + 1)
 
     def _group(self) -> str:
@@ -126,7 +126,7 @@ class _Translator:
             self._take(1)
             name = self._match(_NAME)
             if name is None:
-                raise ValueError("a group's name must be letters and digits")
+                raise ValueError("a group name must consist of letters and digits")
             self._take(len(name[0]))
             self._scopes.append([])
             return f"(?P<{name[1]}>"
@@ -138,15 +138,15 @@ class _Translator:
                 self._take(len(opening))
                 self._scopes.append([])
                 return "(" + opening
-        raise ValueError("an unknown kind of group follows '(?'")
+        raise ValueError("unknown group type after '(?'")
 
     def _flags(self, match: re.Match[str]) -> str:
         self._take(len(match[0]))
-        # d only changes what counts as the end of a line; names hold none.
+        # d only changes what counts as a line end; names contain none.
         on, off = (match[1] or "").replace("d", ""), (match[2] or "").replace("d", "")
         wrong = set(on + off) - set("ims")
         if wrong:
-            raise ValueError(f"the flag {min(wrong)!r} of '({match[0]}' has no equivalent here")
+            raise ValueError(f"the flag {min(wrong)!r} of '({match[0]}' is not supported")
         opening = f"(?{on}-{off}:" if off else f"(?{on}:"
         if match[3] == ":":
             self._scopes.append([])
@@ -175,7 +175,7 @@ class _Translator:
         return f"[^{content}]" if negated else f"[{content}]"
 
     def _quotation(self) -> str:
-        r"""The text between \Q and \E (or the end)."""
+        r"""Read the text between \Q and \E (or the end)."""
         self._take()
         end = self._pattern.find("\\E", self._at)
         if end < 0:
@@ -185,7 +185,7 @@ class _Translator:
         return quoted
 
     def _one_escape(self) -> tuple[str, bool]:  # noqa: PLR0911 - a list of cases
-        """What an escape means inside a class: its content, and whether it is negated."""
+        """Return an escape's content inside a class, and whether it is negated."""
         char = self._take()
         if char in _SETS:
             return _SETS[char]
@@ -202,7 +202,7 @@ class _Translator:
         if char == "c":
             return _in_class(chr(ord(self._take()) ^ 64)), False
         if char in ascii_letters:
-            raise ValueError(f"the escape \\{char} has no equivalent here")
+            raise ValueError(f"the escape \\{char} is not supported")
         return _in_class(char), False
 
     def _property(self) -> str:
@@ -211,7 +211,7 @@ class _Translator:
         end = self._pattern.find("}", self._at)
         name = self._take(end + 1 - self._at)[1:-1] if end > 0 else ""
         if name not in _POSIX:
-            raise ValueError(f"\\p{{{name}}} has no equivalent here; known are {', '.join(_POSIX)}")
+            raise ValueError(f"\\p{{{name}}} is not supported; supported are {', '.join(_POSIX)}")
         return _POSIX[name]
 
     def _hexadecimal(self) -> str:
@@ -229,7 +229,7 @@ class _Translator:
         return chr(int(self._take(len(digits[0])), 8))
 
     def _character_class(self) -> str:
-        """A class, its '[' already taken; matches exactly one character.
+        """Translate a class after its '['; it matches exactly one character.
 
         Java's classes nest: operands joined by && are intersected, and each operand is the union
         of plain items and inner classes. `(?=X)Y` is an intersection, `(?:X|Y)` a union.
@@ -292,11 +292,11 @@ def _union(items: list[str], alternatives: list[str]) -> str:
 
 
 def _in_class(char: str) -> str:
-    """A character as it is written inside a class of Python's."""
+    """Escape a character for a Python class."""
     return char if char.isalnum() or char == "_" or ord(char) > ord("~") else f"\\x{ord(char):02x}"
 
 
 def _code_point(digits: str) -> str:
     if not digits or set(digits) - set(hexdigits) or int(digits, 16) > 0x10FFFF:  # noqa: PLR2004 - the last code point
-        raise ValueError(f"{digits!r} is not a character's number in hex")
+        raise ValueError(f"{digits!r} is not a hexadecimal character number")
     return chr(int(digits, 16))

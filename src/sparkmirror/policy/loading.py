@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From class names to objects: the built-in policies and filters, or classes of the user's.
+"""Creates policies and filters from class names: built-in ones or users' classes.
 
-Java's names of the built-in classes stand for ours. Any other name is a dotted Python path
-(`my.module.ClassName`): made without arguments, then `configure(options)` is called.
+Java's names of the built-in classes refer to ours. Any other name is a dotted Python path
+(`my.module.ClassName`): created without arguments, then `configure(options)` is called.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, cast
+from typing import cast
 
 from sparkmirror.errors import ConfigError
 from sparkmirror.model import Flow
-from sparkmirror.policy.class_loading import ClassAllowlist, instantiate
+from sparkmirror.policy.class_loading import instantiate
 from sparkmirror.policy.filters import (
     ConfigPropertyFilter,
     Configurable,
@@ -34,6 +34,7 @@ from sparkmirror.policy.replication import (
     IdentityReplicationPolicy,
     ReplicationPolicy,
 )
+from sparkmirror.policy.settings import PolicySettings, ReplicationPolicySettings
 
 _JAVA = "org.apache.kafka.connect.mirror."
 _POLICIES: dict[str, type[DefaultReplicationPolicy]] = {
@@ -64,53 +65,9 @@ _POLICY_METHODS = (
 )
 
 
-class NamingOptions(Protocol):
-    """What settings say about names alone (see config's ReplicationPolicySettings)."""
-
-    @property
-    def replication_policy_class(self) -> str: ...
-    @property
-    def separator(self) -> str: ...
-    @property
-    def internal_topic_separator_enabled(self) -> bool: ...
-    @property
-    def separator_is_explicit(self) -> bool: ...
-    @property
-    def options(self) -> Mapping[str, str]: ...
-    @property
-    def allowed_classes(self) -> ClassAllowlist | None: ...
-
-
-class PolicyOptions(NamingOptions, Protocol):
-    """What a flow's settings say about names and selection (see config's PolicySettings)."""
-
-    @property
-    def topic_filter_class(self) -> str: ...
-    @property
-    def topics(self) -> tuple[str, ...]: ...
-    @property
-    def topics_exclude(self) -> tuple[str, ...]: ...
-    @property
-    def group_filter_class(self) -> str: ...
-    @property
-    def groups(self) -> tuple[str, ...]: ...
-    @property
-    def groups_exclude(self) -> tuple[str, ...]: ...
-    @property
-    def config_property_filter_class(self) -> str: ...
-    @property
-    def config_properties_exclude(self) -> tuple[str, ...]: ...
-    @property
-    def config_properties_include(self) -> tuple[str, ...]: ...
-    @property
-    def use_defaults_from(self) -> str: ...
-    @property
-    def heartbeats_replication_enabled(self) -> bool: ...
-
-
 @dataclass(frozen=True, slots=True)
 class FlowPolicy:
-    """The objects that decide about names and selection in one flow."""
+    """The policy and filters of one flow."""
 
     replication: ReplicationPolicy
     topic_filter: TopicFilter
@@ -119,8 +76,8 @@ class FlowPolicy:
     selection: TopicSelection
 
 
-def load_policy(settings: PolicyOptions, flow: Flow) -> FlowPolicy:
-    """Make the flow's policy and filters; ConfigError names the key that is wrong."""
+def load_policy(settings: PolicySettings, flow: Flow) -> FlowPolicy:
+    """Create the flow's policy and filters. Raises ConfigError that names the invalid key."""
     options = {**settings.options, SOURCE_ALIAS_KEY: flow.source}
     replication = load_replication_policy(settings, options)
     topic_filter = _topic_filter(settings, options)
@@ -135,8 +92,8 @@ def load_policy(settings: PolicyOptions, flow: Flow) -> FlowPolicy:
     )
 
 
-def policy_errors(settings: PolicyOptions, flow: Flow) -> list[ConfigError]:
-    """All that `load_policy` could complain about, not only the first."""
+def policy_errors(settings: PolicySettings, flow: Flow) -> list[ConfigError]:
+    """Return all errors that `load_policy` could raise, not only the first."""
     options = {**settings.options, SOURCE_ALIAS_KEY: flow.source}
     lists = (
         ("topics", settings.topics),
@@ -162,8 +119,8 @@ def policy_errors(settings: PolicyOptions, flow: Flow) -> list[ConfigError]:
     return list(errors.values())
 
 
-def custom_class_keys(settings: PolicyOptions) -> frozenset[str]:
-    """The keys that name a class of the user's: only such a class reads the options."""
+def custom_class_keys(settings: PolicySettings) -> frozenset[str]:
+    """Return the keys that name a user's class: only such a class reads the options."""
     built_in = {
         REPLICATION_POLICY_KEY: settings.replication_policy_class in _POLICIES,
         TOPIC_FILTER_KEY: settings.topic_filter_class == _TOPIC_FILTER,
@@ -174,9 +131,9 @@ def custom_class_keys(settings: PolicyOptions) -> frozenset[str]:
 
 
 def load_replication_policy(
-    settings: NamingOptions, options: Mapping[str, str]
+    settings: ReplicationPolicySettings, options: Mapping[str, str]
 ) -> ReplicationPolicy:
-    """Make the replication policy alone; `options` is what it is configured with."""
+    """Create the replication policy only; `options` is its configuration."""
     key, name = REPLICATION_POLICY_KEY, settings.replication_policy_class
     if name in _POLICIES:
         policy = _POLICIES[name]()
@@ -191,7 +148,7 @@ def load_replication_policy(
     )
 
 
-def _topic_filter(settings: PolicyOptions, options: Mapping[str, str]) -> TopicFilter:
+def _topic_filter(settings: PolicySettings, options: Mapping[str, str]) -> TopicFilter:
     name = settings.topic_filter_class
     if name == _TOPIC_FILTER:
         return DefaultTopicFilter(
@@ -205,7 +162,7 @@ def _topic_filter(settings: PolicyOptions, options: Mapping[str, str]) -> TopicF
     )
 
 
-def _group_filter(settings: PolicyOptions, options: Mapping[str, str]) -> GroupFilter:
+def _group_filter(settings: PolicySettings, options: Mapping[str, str]) -> GroupFilter:
     name = settings.group_filter_class
     if name == _GROUP_FILTER:
         return DefaultGroupFilter(
@@ -219,7 +176,7 @@ def _group_filter(settings: PolicyOptions, options: Mapping[str, str]) -> GroupF
     )
 
 
-def _config_filter(settings: PolicyOptions, options: Mapping[str, str]) -> ConfigPropertyFilter:
+def _config_filter(settings: PolicySettings, options: Mapping[str, str]) -> ConfigPropertyFilter:
     name = settings.config_property_filter_class
     if name == _CONFIG_FILTER:
         return DefaultConfigPropertyFilter(
@@ -239,28 +196,28 @@ def _custom(
     key: str,
     methods: tuple[str, ...],
     built_in: tuple[str, ...],
-    settings: NamingOptions,
+    settings: ReplicationPolicySettings,
     options: Mapping[str, str],
 ) -> object:
-    """Make the object, check what it can do, configure it."""
-    made = instantiate(
+    """Create the object, check its methods, configure it."""
+    created = instantiate(
         name, key, built_in, None if name in _OWN_POLICIES else settings.allowed_classes
     )
-    missing = [method for method in methods if not callable(getattr(made, method, None))]
+    missing = [method for method in methods if not callable(getattr(created, method, None))]
     if missing:
         raise ConfigError(
             f"{key}={name} lacks the methods {', '.join(missing)}: see sparkmirror.policy for the "
-            "class to inherit from.",
+            "base class.",
             key=key,
         )
-    if callable(getattr(made, "configure", None)):
+    if callable(getattr(created, "configure", None)):
         try:
-            cast("Configurable", made).configure(options)
+            cast("Configurable", created).configure(options)
         except (Exception, SystemExit) as error:
             kind = type(error).__name__
             raise ConfigError(
-                f"{key}={name} does not take its options ({kind}: {error}): correct the keys that "
-                "its configure(options) reads.",
+                f"{key}={name} rejected its options ({kind}: {error}): correct the keys that its "
+                "configure(options) reads.",
                 key=key,
             ) from error
-    return made
+    return created

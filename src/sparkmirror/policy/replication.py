@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How remote topics are named: MM2's two replication policies and the seam for others.
+"""How remote topics are named: MM2's two replication policies and the interface for others.
 
-A name is taken apart as Java's `String.split` does it: trailing empty pieces do not count, so
-`foo.` is a local topic, while any dotted local name (`orders.v1`) looks remote.
+Names are split as Java's `String.split` does: trailing empty parts are dropped, so `foo.` is a
+local topic, while any dotted local name (`orders.v1`) looks remote.
 """
 
 from __future__ import annotations
@@ -22,46 +22,46 @@ SOURCE_ALIAS_KEY = "source.cluster.alias"
 
 @runtime_checkable
 class ReplicationPolicy(Protocol):
-    """What the program asks about topic names; `BaseReplicationPolicy` has all but three of it."""
+    """The interface of a policy; `BaseReplicationPolicy` implements all but three methods."""
 
     def configure(self, options: Mapping[str, str]) -> None:
-        """Take the flow's configuration, once, before any other call."""
+        """Receive the flow's configuration, once, before any other call."""
         ...
 
     def format_remote_topic(self, source_alias: str, topic: str) -> str:
-        """The name on the target of `topic` from cluster `source_alias`."""
+        """Return the name on the target of `topic` from cluster `source_alias`."""
         ...
 
     def topic_source(self, topic: str) -> str | None:
-        """The cluster that a remote topic came from; None for a local topic."""
+        """Return the cluster that a remote topic came from; None for a local topic."""
         ...
 
     def upstream_topic(self, topic: str) -> str | None:
-        """The name of a remote topic one hop back; None for a local topic."""
+        """Return the name of a remote topic one hop back; None for a local topic."""
         ...
 
     def original_topic(self, topic: str) -> str:
-        """The name of a topic where it was first written."""
+        """Return the name of a topic on the cluster where it was first written."""
         ...
 
     def heartbeats_topic(self) -> str:
-        """The topic of heartbeats."""
+        """Return the heartbeats topic."""
         ...
 
     def offset_syncs_topic(self, alias: str) -> str:
-        """The offset-syncs topic named after a cluster."""
+        """Return the offset-syncs topic named after a cluster."""
         ...
 
     def checkpoints_topic(self, alias: str) -> str:
-        """The checkpoints topic named after a cluster."""
+        """Return the checkpoints topic named after a cluster."""
         ...
 
     def is_heartbeats_topic(self, topic: str) -> bool:
-        """Whether the topic holds heartbeats, mirrored ones included."""
+        """Whether this is a heartbeats topic, mirrored ones included."""
         ...
 
     def is_checkpoints_topic(self, topic: str) -> bool:
-        """Whether the topic holds checkpoints."""
+        """Whether this is a checkpoints topic."""
         ...
 
     def is_mm2_internal_topic(self, topic: str) -> bool:
@@ -74,23 +74,23 @@ class ReplicationPolicy(Protocol):
 
 
 class BaseReplicationPolicy:
-    """The part that policies share; internal names are built with `internal_separator`."""
+    """The common part of policies; internal names use `internal_separator`."""
 
     internal_separator = "."
 
     def configure(self, options: Mapping[str, str]) -> None:
-        """Nothing to configure here."""
+        """Do nothing: this class has no options."""
 
     def topic_source(self, topic: str) -> str | None:
-        """To be written by the policy."""
+        """Implemented by subclasses."""
         raise NotImplementedError
 
     def upstream_topic(self, topic: str) -> str | None:
-        """To be written by the policy."""
+        """Implemented by subclasses."""
         raise NotImplementedError
 
     def original_topic(self, topic: str) -> str:
-        """Follow `upstream_topic` until it ends or stands still."""
+        """Follow `upstream_topic` until it ends or repeats."""
         upstream = self.upstream_topic(topic)
         while upstream is not None and upstream != topic:
             topic = upstream
@@ -125,7 +125,7 @@ class BaseReplicationPolicy:
         )
 
     def is_internal_topic(self, topic: str) -> bool:
-        """MM2's own, Kafka's (`__...`), and names that begin with a dot."""
+        """MM2's own, Kafka's (`__...`), and names that start with a dot."""
         return self.is_mm2_internal_topic(topic) or topic.startswith(("__", "."))
 
 
@@ -136,7 +136,7 @@ class DefaultReplicationPolicy(BaseReplicationPolicy):
         self.separator = "."
 
     def configure(self, options: Mapping[str, str]) -> None:
-        """Take the separator; the flag for internal names counts only beside it."""
+        """Read the separator; the flag for internal names counts only with it."""
         separator = options.get(SEPARATOR_KEY)
         if separator is None:
             return
@@ -149,7 +149,7 @@ class DefaultReplicationPolicy(BaseReplicationPolicy):
         return f"{source_alias}{self.separator}{topic}"
 
     def topic_source(self, topic: str) -> str | None:
-        """What stands before the first separator, if something stands behind it."""
+        """Return the part before the first separator, if there is a part after it."""
         pieces = topic.split(self.separator)
         while pieces and not pieces[-1]:
             pieces.pop()
@@ -162,29 +162,29 @@ class DefaultReplicationPolicy(BaseReplicationPolicy):
 
 
 class IdentityReplicationPolicy(DefaultReplicationPolicy):
-    """Remote topics keep their name; only heartbeats are renamed, to show where they passed."""
+    """Remote topics keep their name; only heartbeats are renamed, to show their path."""
 
     def __init__(self) -> None:
         super().__init__()
         self.source_alias: str | None = None
 
     def configure(self, options: Mapping[str, str]) -> None:
-        """Take the source's alias as well: the name alone does not tell it."""
+        """Also read the source's alias: the name does not contain it."""
         super().configure(options)
         self.source_alias = options.get(SOURCE_ALIAS_KEY)
 
     def format_remote_topic(self, source_alias: str, topic: str) -> str:
-        """The same name, save for heartbeats."""
+        """Return the same name, except for heartbeats."""
         if _looks_like_heartbeats(topic):
             return super().format_remote_topic(source_alias, topic)
         return topic
 
     def topic_source(self, topic: str) -> str | None:
-        """The flow's source for every topic, save for heartbeats."""
+        """Return the flow's source for every topic, except for heartbeats."""
         return super().topic_source(topic) if _looks_like_heartbeats(topic) else self.source_alias
 
     def upstream_topic(self, topic: str) -> str | None:
-        """The same name, save for heartbeats."""
+        """Return the same name, except for heartbeats."""
         return super().upstream_topic(topic) if _looks_like_heartbeats(topic) else topic
 
 

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may come in: connections are few and none may loiter, so that a stranger keeps nobody out.
+"""Accepts HTTP connections within limits, so that a client cannot exhaust the descriptors.
 
-The server beneath would take any number of connections and wait for their first request, or for
-the end of their TLS handshake, until the process has no descriptors left for its brokers. Here, a
-newcomer to a full house takes the place of whoever has been idle for longest, and whoever is idle
-or slow for too long is shown out. All of it happens in the server's event loop.
+At the connection limit, the longest-idle connection is evicted. Idle or slow connections are closed
+after a timeout. uvicorn alone would accept any number of connections and wait for their first
+request or TLS handshake without limit. Everything runs in the server's event loop.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _PAUSE_SECONDS = 0.1  # when the system has no descriptor for a connection
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """How many connections, and how long they may take."""
+    """Limits of number and time for connections."""
 
     connections: int = 256
     idle_seconds: float = 10.0  # for a handshake, the head of a request, the next request
@@ -38,7 +37,7 @@ class ConnectionLimits:
 
 @dataclass(frozen=True, slots=True)
 class BoundListener:
-    """A bound address; `tls` is None where it speaks http, else asked for each connection."""
+    """A bound address; `tls` gives the context for each https connection, None for http."""
 
     socket: socket.socket
     tls: Callable[[], ssl.SSLContext] | None = None
@@ -46,7 +45,7 @@ class BoundListener:
 
 @dataclass(eq=False, slots=True)
 class _HttpConnection:
-    """One connection, as it was when last looked at."""
+    """One connection, as of the last `update`."""
 
     address: str
     idle_since: float  # when it was last seen busy, or came in
@@ -57,20 +56,19 @@ class _HttpConnection:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request is under way, or its answer still being read."""
+        """Whether a request is being handled or its response is being sent."""
         if self.cycle is None or self.protocol is None:
             return False
         return not self.cycle.response_complete or _is_sending(self.protocol.transport)
 
     @property
     def is_closed(self) -> bool:
-        """Whether the connection is over."""
         if self.protocol is None:
             return self.task is None
         return self.protocol not in self.protocol.connections
 
     def update(self, now: float) -> None:
-        """Notice what has happened since the last look."""
+        """Record what has happened since the last call."""
         if self.protocol is None:
             return
         if self.protocol.cycle is not self.cycle:
@@ -80,7 +78,6 @@ class _HttpConnection:
             self.idle_since = now
 
     def abort(self) -> None:
-        """End the connection."""
         if self.protocol is not None:
             self.protocol.transport.abort()
         elif self.task is not None:
@@ -88,7 +85,7 @@ class _HttpConnection:
 
 
 class HttpAcceptor:
-    """Accepts connections from `open` to `close`."""
+    """Accepts connections from `start` to `stop`."""
 
     def __init__(
         self,
@@ -99,21 +96,20 @@ class HttpAcceptor:
         self._listening = listening
         self._protocol = protocol
         self._limits = limits
-        self._visitors: set[_HttpConnection] = set()
+        self._connections: set[_HttpConnection] = set()
         self._tasks: list[asyncio.Task[None]] = []
         self._crowded = ThrottledLog(log)
         self._failed = ThrottledLog(log)
 
     def start(self) -> None:
-        """Accept from now on."""
         for one in self._listening:
             one.socket.setblocking(False)
             self._tasks.append(asyncio.create_task(self._accept(one)))
         self._tasks.append(asyncio.create_task(self._close_expired()))
 
     async def stop(self) -> None:
-        """Accept nobody any more; handshakes end, requests under way do not."""
-        shaking = [one.task for one in self._visitors if one.protocol is None and one.task]
+        """Accept no more connections; ends handshakes, not requests."""
+        shaking = [one.task for one in self._connections if one.protocol is None and one.task]
         for task in (*self._tasks, *shaking):
             task.cancel()
         await asyncio.gather(*self._tasks, *shaking, return_exceptions=True)
@@ -124,58 +120,58 @@ class HttpAcceptor:
             try:
                 connection, address = await loop.sock_accept(listening.socket)
             except ConnectionError:
-                continue  # it was gone before we looked
+                continue  # the client has closed it already
             except OSError as error:
-                self._crowded.warn(f"A REST connection cannot be taken: {error}.")
+                self._crowded.warn(f"A REST connection cannot be accepted: {error}.")
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
             if not self._make_room():
                 connection.close()
                 continue
-            visitor = _HttpConnection(str(address[0]), loop.time())
+            accepted = _HttpConnection(str(address[0]), loop.time())
             tls = None if listening.tls is None else listening.tls()
-            visitor.task = asyncio.create_task(self._handshake(visitor, connection, tls))
-            visitor.task.add_done_callback(partial(_handshake_done, visitor, connection))
-            self._visitors.add(visitor)
+            accepted.task = asyncio.create_task(self._handshake(accepted, connection, tls))
+            accepted.task.add_done_callback(partial(_handshake_done, accepted, connection))
+            self._connections.add(accepted)
 
     async def _handshake(
-        self, visitor: _HttpConnection, connection: socket.socket, tls: ssl.SSLContext | None
+        self, accepted: _HttpConnection, connection: socket.socket, tls: ssl.SSLContext | None
     ) -> None:
         loop = asyncio.get_running_loop()
         wait = None if tls is None else self._limits.idle_seconds
         try:
             if not await _wait_for_first_byte(connection):
                 return
-            _, visitor.protocol = await loop.connect_accepted_socket(
+            _, accepted.protocol = await loop.connect_accepted_socket(
                 self._protocol, connection, ssl=tls, ssl_handshake_timeout=wait
             )
         except ConnectionResetError:
-            pass  # hung up without a word, as those do who only look whether a port is open
+            pass  # port scans and health checks connect and close
         except OSError as error:  # ssl.SSLError and time-outs are such, too
             reason = getattr(error, "reason", None) or str(error) or type(error).__name__
             self._failed.warn(
-                f"A REST connection from {visitor.address} has failed before its first request: "
+                f"A REST connection from {accepted.address} failed before its first request: "
                 f"{loggable(str(reason))}."
             )
 
     def _make_room(self) -> bool:
-        """Make room if there is none; False if everybody is busy."""
+        """Evict an idle connection at the limit; False if all are busy."""
         now = asyncio.get_running_loop().time()
-        if len(self._visitors) < self._limits.connections:
+        if len(self._connections) < self._limits.connections:
             return True
         self._update_connections(now)
-        if len(self._visitors) < self._limits.connections:
+        if len(self._connections) < self._limits.connections:
             return True
-        idle = [one for one in self._visitors if not one.is_busy]
+        idle = [one for one in self._connections if not one.is_busy]
         if not idle:
             self._crowded.warn(
-                f"A REST connection was refused: {len(self._visitors)} requests are under way."
+                f"A REST connection was refused: {len(self._connections)} requests are under way."
             )
             return False
         longest = min(idle, key=lambda one: one.idle_since)
         self._crowded.warn(
-            f"There are {len(self._visitors)} REST connections: the one from {longest.address}, "
-            f"idle for {now - longest.idle_since:.1f} s, makes room."
+            f"There are {len(self._connections)} REST connections: the one from {longest.address}, "
+            f"idle for {now - longest.idle_since:.1f} s, is closed."
         )
         self._evict(longest)
         return True
@@ -186,7 +182,7 @@ class HttpAcceptor:
             await asyncio.sleep(_LOOK_SECONDS)
             now = loop.time()
             self._update_connections(now)
-            for one in list(self._visitors):
+            for one in list(self._connections):
                 if one.is_busy:
                     is_over = now - one.request_started > self._limits.request_seconds
                 else:
@@ -195,18 +191,18 @@ class HttpAcceptor:
                     self._evict(one)
 
     def _update_connections(self, now: float) -> None:
-        for one in list(self._visitors):
+        for one in list(self._connections):
             one.update(now)
             if one.is_closed:
-                self._visitors.discard(one)
+                self._connections.discard(one)
 
-    def _evict(self, visitor: _HttpConnection) -> None:
-        visitor.abort()
-        self._visitors.discard(visitor)
+    def _evict(self, accepted: _HttpConnection) -> None:
+        accepted.abort()
+        self._connections.discard(accepted)
 
 
 def _is_sending(transport: asyncio.Transport) -> bool:
-    """Whether a part of what was written still waits for who reads it."""
+    """Whether the client has not read all of the response yet."""
     try:
         return transport.get_write_buffer_size() > 0
     except AttributeError:  # asyncio's TLS that was closed twice has no buffer any more
@@ -214,7 +210,7 @@ def _is_sending(transport: asyncio.Transport) -> bool:
 
 
 async def _wait_for_first_byte(connection: socket.socket) -> bool:
-    """Wait for the first byte: the 256 KiB of a TLS connection are not for the silent."""
+    """Wait for the first byte before a TLS connection takes its 256 KiB; False at the end."""
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
     loop.add_reader(connection, ready.set)
@@ -226,13 +222,13 @@ async def _wait_for_first_byte(connection: socket.socket) -> bool:
 
 
 def _handshake_done(
-    visitor: _HttpConnection, connection: socket.socket, _task: asyncio.Task[None]
+    accepted: _HttpConnection, connection: socket.socket, _task: asyncio.Task[None]
 ) -> None:
-    """The greeting is over, or was called off before it began.
+    """The handshake has ended or was cancelled.
 
-    A visitor and the task of its greeting would keep each other alive, and with them a TLS
-    connection, until Python looks for such pairs.
+    Clears the reference from the connection to its task: the cycle would keep the TLS connection
+    alive until the next garbage collection.
     """
-    visitor.task = None
-    if visitor.protocol is None:
+    accepted.task = None
+    if accepted.protocol is None:
         connection.close()

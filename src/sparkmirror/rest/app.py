@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The application: Connect's REST API over a worker."""
+"""The ASGI application: Connect's REST API over a ConnectApi."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ from sparkmirror.rest.acceptor import ConnectionLimits
 from sparkmirror.rest.basic_auth import BasicAuth
 from sparkmirror.rest.cors import CorsPolicy
 from sparkmirror.rest.csrf import AllowedHosts
-from sparkmirror.rest.dispatch import Dispatcher, RequestLimits
+from sparkmirror.rest.dispatch import Dispatcher, RequestLimits, require_json
 from sparkmirror.rest.errors import add_error_handlers
 from sparkmirror.rest.middleware import RequestMiddleware
 from sparkmirror.rest.offsets import TopicTrackingPolicy
-from sparkmirror.rest.parameters import require_json
 from sparkmirror.rest.response_headers import HeaderRule, parse_header_rules
 from sparkmirror.rest.signed_body_limits import SignedBodyReader
 from sparkmirror.security.settings import TlsSettings
@@ -28,9 +27,9 @@ from sparkmirror.security.settings import TlsSettings
 
 @dataclass(frozen=True, slots=True)
 class AppOptions:
-    """What an application serves, and how."""
+    """What an application serves."""
 
-    has_connectors: bool = True  # everything that is not below /admin
+    has_connectors: bool = True  # everything except /admin
     has_admin: bool = True
     tracking: TopicTrackingPolicy = field(default_factory=TopicTrackingPolicy)
     cross_origin: CorsPolicy | None = None
@@ -38,12 +37,12 @@ class AppOptions:
     headers: tuple[HeaderRule, ...] = ()
     request_limits: RequestLimits = field(default_factory=RequestLimits)
     connection_limits: ConnectionLimits = field(default_factory=ConnectionLimits)
-    auth: BasicAuth | None = None  # None: nobody is asked
+    auth: BasicAuth | None = None  # None: no authentication
     worker_tls: TlsSettings = field(default_factory=TlsSettings)  # of requests to other workers
 
     @classmethod
     def from_settings(cls, rest: RestSettings, tracking: TopicTrackingPolicy) -> Self:
-        """As a file says; ConfigError for headers that are none."""
+        """ConfigError if response.http.headers.config is wrong."""
         return cls(
             has_admin=rest.admin_listeners is None,
             tracking=tracking,
@@ -55,13 +54,13 @@ class AppOptions:
 
 
 def create_app(api: ConnectApi, options: AppOptions | None = None) -> FastAPI:
-    """Build the application; it holds nothing but the worker."""
+    """Build the application."""
     wanted = options or AppOptions()
     app = FastAPI(
         title="sparkmirror",
         summary="Kafka Connect's REST API for MirrorMaker 2's connectors on Spark.",
         version=__version__,
-        docs_url=None,  # their pages load scripts from elsewhere
+        docs_url=None,  # their pages load scripts from other sites
         redoc_url=None,
         redirect_slashes=False,
     )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names and passwords of the REST API, as Connect's BasicAuthSecurityRestExtension asks for them.
+"""Basic authentication of the REST API, as Connect's BasicAuthSecurityRestExtension does it.
 
-Everything is asked, paths that do not exist included, save what workers send each other: that is
-signed with the group's key, and nobody who sends it has a password.
+It covers every path, also those that do not exist. Requests between workers are exempt: they carry
+a signature with the group's key instead of a password.
 """
 
 from __future__ import annotations
@@ -36,44 +36,44 @@ _ALGORITHM = "x-connect-request-signature-algorithm"
 
 
 class UserCredentials:
-    """Who may use the API."""
+    """Salted digests of the users' passwords."""
 
     def __init__(self, users: Mapping[str, Secret]) -> None:
         self._salt = secrets.token_bytes(32)
         self._digests = {name: self._digest(word.reveal()) for name, word in users.items()}
-        self._nobody = secrets.token_bytes(32)
+        self._unknown = secrets.token_bytes(32)
 
     def verify(self, name: str, password: Secret) -> bool:
-        """Whether it is that user's password; takes as long for a user that does not exist."""
+        """Whether it is the user's password; takes the same time for an unknown user."""
         given = self._digest(password.reveal())
-        return hmac.compare_digest(given, self._digests.get(name, self._nobody))
+        return hmac.compare_digest(given, self._digests.get(name, self._unknown))
 
     def _digest(self, text: str) -> bytes:
         return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), key=self._salt).digest()
 
 
 class BasicAuth:
-    """Decides about requests; one for all applications of a server."""
+    """Authenticates requests; shared by all applications of a server."""
 
     def __init__(self, users: Mapping[str, Secret]) -> None:
         self._logins = UserCredentials(users)
         self._attempts = ThrottledLog(log)
 
     def set_users(self, users: Mapping[str, Secret]) -> None:
-        """Let these in from the next request on, and no others."""
+        """Replace the users, from the next request on."""
         self._logins = UserCredentials(users)
 
     def challenge(
         self, method: str, path: str | None, headers: Headers, client: str
     ) -> JSONResponse | None:
-        """The answer to a request that may not pass; `path` is None where it is none."""
+        """The 401 response for a request that is not authenticated; `path` None: not decodable."""
         if path is not None and is_internal_request(method, path, headers):
             return None
         sent = headers.get("authorization")
         found = None if sent is None else parse_authorization(sent)
         if found is not None and self._logins.verify(*found):
             return None
-        if sent is not None:  # a browser's first request has none, and is no attempt
+        if sent is not None:  # the first request of a browser has none
             who = "without a name and password" if found is None else f"as {loggable(found[0])}"
             self._attempts.warn(f"A REST request from {client} {who} was refused.")
         answer = error_response(401, "User cannot access the resource.")
@@ -82,7 +82,7 @@ class BasicAuth:
 
 
 def is_internal_request(method: str, path: str, headers: Headers) -> bool:
-    """Whether a request is between workers: what its signature signs is checked later."""
+    """Whether a request is between workers; its signature is verified later."""
     pattern = _INTERNAL.get(method)
     return (
         pattern is not None
@@ -92,7 +92,7 @@ def is_internal_request(method: str, path: str, headers: Headers) -> bool:
 
 
 def parse_authorization(header: str) -> tuple[str, Secret] | None:
-    """Name and password as Connect reads them; None if the header holds none."""
+    """Name and password as Connect parses them; None if the header has none."""
     scheme, _, rest = header.partition(" ")
     if scheme.lower() != _SCHEME:
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything below `/connectors` but offsets."""
+"""`/connectors`, except offsets and topics."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from urllib.parse import quote
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response
 
-from sparkmirror.config.keys.table import HIDDEN, restore_secrets
+from sparkmirror.config.keys.secret_keys import restore_secrets
 from sparkmirror.connect.api import ApiError, ConnectApi, ConnectorInfo
+from sparkmirror.model import HIDDEN
 from sparkmirror.rest import entities
-from sparkmirror.rest.dispatch import absolute_url, empty_response
-from sparkmirror.rest.openapi import body_schema, config_schema, error_responses
-from sparkmirror.rest.parameters import (
+from sparkmirror.rest.dispatch import (
     BooleanParam,
     ConnectorParam,
     DispatcherParam,
     ForwardParam,
     TaskIdParam,
+    base_url,
+    empty_response,
     parse_task_id,
     query_flag,
 )
+from sparkmirror.rest.openapi import body_schema, config_schema, error_responses
 from sparkmirror.rest.request_bodies import parse_create_request, parse_string_map
 
 log = logging.getLogger(__name__)
@@ -40,14 +42,12 @@ async def list_connectors(
     dispatcher: DispatcherParam,
     expand: Annotated[list[str] | None, Query(description="status, info, or both")] = None,
 ) -> Response:
-    """Names of all connectors; with `expand` what they do and what they are."""
+    """List connectors; `expand` adds their status or configuration."""
+    return await dispatcher.run(request, _list_connectors, expand)
 
-    def call(api: ConnectApi) -> Response:
-        if expand is None:
-            return JSONResponse(api.connectors())
-        return JSONResponse(_expanded(api, expand))
 
-    return await dispatcher.dispatch(request, call)
+def _list_connectors(api: ConnectApi, expand: list[str] | None) -> Response:
+    return JSONResponse(api.connectors() if expand is None else _expanded(api, expand))
 
 
 def _expanded(api: ConnectApi, parts: list[str]) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def _expanded(api: ConnectApi, parts: list[str]) -> dict[str, Any]:
         except ApiError as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise
-            log.debug(f"Connector '{name}' has gone while connectors were listed.")
+            log.debug(f"Connector '{name}' was deleted while connectors were listed.")
     return found
 
 
@@ -82,15 +82,14 @@ async def create_connector(
     request: Request, dispatcher: DispatcherParam, forward: ForwardParam = None
 ) -> Response:
     """Create a connector."""
-    del forward  # the dispatcher reads it where it is needed
-    body = await dispatcher.read_json_body(request)
+    del forward  # read by the dispatcher; declared for the OpenAPI document
+    return await dispatcher.run_with_body(request, _create_connector, base_url(request))
 
-    def call(api: ConnectApi) -> Response:
-        asked = parse_create_request(body)
-        config = _named(asked.name, asked.config)
-        return _created(request, api.create(asked.name, config, asked.initial_state))
 
-    return await dispatcher.dispatch(request, call, body)
+def _create_connector(api: ConnectApi, body: bytes, base: str) -> Response:
+    asked = parse_create_request(body)
+    config = _named(asked.name, asked.config)
+    return _created(base, api.create(asked.name, config, asked.initial_state))
 
 
 @router.get(
@@ -99,10 +98,12 @@ async def create_connector(
 async def get_connector(
     request: Request, dispatcher: DispatcherParam, connector: ConnectorParam
 ) -> Response:
-    """A connector's configuration and tasks."""
-    return await dispatcher.dispatch(
-        request, lambda api: JSONResponse(entities.info_json(api.info(connector)))
-    )
+    """Get the configuration and tasks of a connector."""
+    return await dispatcher.run(request, _get_connector, connector)
+
+
+def _get_connector(api: ConnectApi, connector: str) -> Response:
+    return JSONResponse(entities.info_json(api.info(connector)))
 
 
 @router.get(
@@ -111,10 +112,12 @@ async def get_connector(
 async def get_config(
     request: Request, dispatcher: DispatcherParam, connector: ConnectorParam
 ) -> Response:
-    """A connector's configuration."""
-    return await dispatcher.dispatch(
-        request, lambda api: JSONResponse(entities.info_json(api.info(connector))["config"])
-    )
+    """Get the configuration of a connector."""
+    return await dispatcher.run(request, _get_config, connector)
+
+
+def _get_config(api: ConnectApi, connector: str) -> Response:
+    return JSONResponse(entities.info_json(api.info(connector))["config"])
 
 
 @router.put(
@@ -129,16 +132,15 @@ async def put_config(
     connector: ConnectorParam,
     forward: ForwardParam = None,
 ) -> Response:
-    """Create a connector, or give it another configuration."""
+    """Create a connector, or replace its configuration."""
     del forward
-    body = await dispatcher.read_json_body(request)
+    return await dispatcher.run_with_body(request, _put_config, connector, base_url(request))
 
-    def call(api: ConnectApi) -> Response:
-        config = _named(connector, parse_string_map(body))
-        info, is_new = api.put_config(connector, with_stored_secrets(api, connector, config))
-        return _created(request, info) if is_new else JSONResponse(entities.info_json(info))
 
-    return await dispatcher.dispatch(request, call, body)
+def _put_config(api: ConnectApi, body: bytes, connector: str, base: str) -> Response:
+    config = _named(connector, parse_string_map(body))
+    info, is_new = api.put_config(connector, with_stored_secrets(api, connector, config))
+    return _created(base, info) if is_new else JSONResponse(entities.info_json(info))
 
 
 @router.patch(
@@ -153,18 +155,17 @@ async def patch_config(
     connector: ConnectorParam,
     forward: ForwardParam = None,
 ) -> Response:
-    """Change some keys of a configuration; null removes one."""
+    """Change keys of a configuration; null removes a key."""
     del forward
-    body = await dispatcher.read_json_body(request)
+    return await dispatcher.run_with_body(request, _patch_config, connector)
 
-    def call(api: ConnectApi) -> Response:
-        changes = parse_string_map(body)
-        if "name" in changes:
-            _named(connector, changes)
-        info = api.patch_config(connector, with_stored_secrets(api, connector, changes))
-        return JSONResponse(entities.info_json(info))
 
-    return await dispatcher.dispatch(request, call, body)
+def _patch_config(api: ConnectApi, body: bytes, connector: str) -> Response:
+    changes = parse_string_map(body)
+    if "name" in changes:
+        _named(connector, changes)
+    info = api.patch_config(connector, with_stored_secrets(api, connector, changes))
+    return JSONResponse(entities.info_json(info))
 
 
 @router.delete(
@@ -181,12 +182,12 @@ async def delete_connector(
 ) -> Response:
     """Delete a connector; its offsets stay."""
     del forward
+    return await dispatcher.run(request, _delete_connector, connector)
 
-    def call(api: ConnectApi) -> Response:
-        api.delete(connector)
-        return empty_response(HTTPStatus.NO_CONTENT)
 
-    return await dispatcher.dispatch(request, call)
+def _delete_connector(api: ConnectApi, connector: str) -> Response:
+    api.delete(connector)
+    return empty_response(HTTPStatus.NO_CONTENT)
 
 
 @router.get(
@@ -197,10 +198,12 @@ async def delete_connector(
 async def get_status(
     request: Request, dispatcher: DispatcherParam, connector: ConnectorParam
 ) -> Response:
-    """What a connector and its tasks do."""
-    return await dispatcher.dispatch(
-        request, lambda api: JSONResponse(entities.status_json(api.status(connector)))
-    )
+    """Get the state of a connector and its tasks."""
+    return await dispatcher.run(request, _get_status, connector)
+
+
+def _get_status(api: ConnectApi, connector: str) -> Response:
+    return JSONResponse(entities.status_json(api.status(connector)))
 
 
 @router.get(
@@ -211,13 +214,12 @@ async def get_status(
 async def get_tasks(
     request: Request, dispatcher: DispatcherParam, connector: ConnectorParam
 ) -> Response:
-    """The configurations of a connector's tasks."""
-    return await dispatcher.dispatch(
-        request,
-        lambda api: JSONResponse(
-            entities.task_configs_json(connector, api.task_configs(connector))
-        ),
-    )
+    """Get the configurations of the tasks of a connector."""
+    return await dispatcher.run(request, _get_tasks, connector)
+
+
+def _get_tasks(api: ConnectApi, connector: str) -> Response:
+    return JSONResponse(entities.task_configs_json(connector, api.task_configs(connector)))
 
 
 @router.get(
@@ -228,12 +230,12 @@ async def get_tasks(
 async def get_task_status(
     request: Request, dispatcher: DispatcherParam, connector: ConnectorParam, task: TaskIdParam
 ) -> Response:
-    """What one task does."""
-    number = parse_task_id(task)
-    return await dispatcher.dispatch(
-        request,
-        lambda api: JSONResponse(entities.task_json(number, api.task_status(connector, number))),
-    )
+    """Get the state of a task."""
+    return await dispatcher.run(request, _get_task_status, connector, parse_task_id(task))
+
+
+def _get_task_status(api: ConnectApi, connector: str, task: int) -> Response:
+    return JSONResponse(entities.task_json(task, api.task_status(connector, task)))
 
 
 @router.post(
@@ -249,15 +251,14 @@ async def restart_task(
     task: TaskIdParam,
     forward: ForwardParam = None,
 ) -> Response:
-    """Begin one task anew."""
+    """Restart a task."""
     del forward
-    number = parse_task_id(task)
+    return await dispatcher.run(request, _restart_task, connector, parse_task_id(task))
 
-    def call(api: ConnectApi) -> Response:
-        api.restart_task(connector, number)
-        return empty_response(HTTPStatus.NO_CONTENT)
 
-    return await dispatcher.dispatch(request, call)
+def _restart_task(api: ConnectApi, connector: str, task: int) -> Response:
+    api.restart_task(connector, task)
+    return empty_response(HTTPStatus.NO_CONTENT)
 
 
 @router.post(
@@ -274,19 +275,24 @@ async def restart(
     onlyFailed: BooleanParam = None,  # noqa: N803 - Connect's name
     forward: ForwardParam = None,
 ) -> Response:
-    """Begin a connector anew, with its tasks or only what has failed if that is asked for."""
+    """Restart a connector; `includeTasks` with its tasks, `onlyFailed` only what has failed."""
     del includeTasks, onlyFailed, forward
-    include_tasks, only_failed = (
-        query_flag(request, one) for one in ("includeTasks", "onlyFailed")
+    return await dispatcher.run(
+        request,
+        _restart,
+        connector,
+        include_tasks=query_flag(request, "includeTasks"),
+        only_failed=query_flag(request, "onlyFailed"),
     )
 
-    def call(api: ConnectApi) -> Response:
-        found = api.restart(connector, include_tasks=include_tasks, only_failed=only_failed)
-        if found is None:
-            return empty_response(HTTPStatus.NO_CONTENT)
-        return JSONResponse(entities.status_json(found), HTTPStatus.ACCEPTED)
 
-    return await dispatcher.dispatch(request, call)
+def _restart(
+    api: ConnectApi, connector: str, *, include_tasks: bool, only_failed: bool
+) -> Response:
+    found = api.restart(connector, include_tasks=include_tasks, only_failed=only_failed)
+    if found is None:
+        return empty_response(HTTPStatus.NO_CONTENT)
+    return JSONResponse(entities.status_json(found), HTTPStatus.ACCEPTED)
 
 
 @router.put(
@@ -298,13 +304,13 @@ async def restart(
 async def pause(
     request: Request, dispatcher: DispatcherParam, connector: ConnectorParam
 ) -> Response:
-    """Copy nothing until it is resumed."""
+    """Pause a connector and its tasks."""
+    return await dispatcher.run(request, _pause, connector)
 
-    def call(api: ConnectApi) -> Response:
-        api.pause(connector)
-        return empty_response(HTTPStatus.ACCEPTED)
 
-    return await dispatcher.dispatch(request, call)
+def _pause(api: ConnectApi, connector: str) -> Response:
+    api.pause(connector)
+    return empty_response(HTTPStatus.ACCEPTED)
 
 
 @router.put(
@@ -316,13 +322,13 @@ async def pause(
 async def resume(
     request: Request, dispatcher: DispatcherParam, connector: ConnectorParam
 ) -> Response:
-    """Go on, after a pause or a stop."""
+    """Resume a connector that was paused or stopped."""
+    return await dispatcher.run(request, _resume, connector)
 
-    def call(api: ConnectApi) -> Response:
-        api.resume(connector)
-        return empty_response(HTTPStatus.ACCEPTED)
 
-    return await dispatcher.dispatch(request, call)
+def _resume(api: ConnectApi, connector: str) -> Response:
+    api.resume(connector)
+    return empty_response(HTTPStatus.ACCEPTED)
 
 
 @router.put(
@@ -337,18 +343,18 @@ async def stop(
     connector: ConnectorParam,
     forward: ForwardParam = None,
 ) -> Response:
-    """Copy nothing and have no tasks, so that offsets can be altered."""
+    """Stop a connector and remove its tasks; its offsets can then be altered."""
     del forward
+    return await dispatcher.run(request, _stop, connector)
 
-    def call(api: ConnectApi) -> Response:
-        api.stop(connector)
-        return empty_response(HTTPStatus.NO_CONTENT)
 
-    return await dispatcher.dispatch(request, call)
+def _stop(api: ConnectApi, connector: str) -> Response:
+    api.stop(connector)
+    return empty_response(HTTPStatus.NO_CONTENT)
 
 
 def _named(name: str, config: Texts) -> dict[str, str | None]:
-    """The configuration with its name in it."""
+    """The configuration with its name; ApiError 400 if it has another one."""
     inside = config.get("name")
     if inside is not None and inside != name:
         raise ApiError(
@@ -360,7 +366,7 @@ def _named(name: str, config: Texts) -> dict[str, str | None]:
 
 
 def with_stored_secrets(api: ConnectApi, name: str, config: Texts) -> Texts:
-    """What a client was not shown is kept as it is stored."""
+    """Replace `[hidden]`, which a client has sent back, by the stored secrets."""
     if HIDDEN not in config.values():
         return config
     try:
@@ -372,6 +378,6 @@ def with_stored_secrets(api: ConnectApi, name: str, config: Texts) -> Texts:
     return restore_secrets(config, stored)
 
 
-def _created(request: Request, info: ConnectorInfo) -> Response:
-    where = absolute_url(request, f"/connectors/{quote(info.name, safe='')}")
+def _created(base: str, info: ConnectorInfo) -> Response:
+    where = f"{base}/connectors/{quote(info.name, safe='')}"
     return JSONResponse(entities.info_json(info), HTTPStatus.CREATED, headers={"Location": where})

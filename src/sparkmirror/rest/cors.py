@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which web pages of other origins may use the API: none, unless the worker's file lists them.
+"""CORS: the origins that the worker's file lists may use the API from a browser.
 
-The rules are those of the filter in Connect's server: origins are exact, `*`, or with a `*` in
-them; a page of another origin is answered without the headers that its browser waits for.
+The rules are those of Connect's server: an origin is exact, `*`, or contains a `*`. The response to
+another origin has no CORS headers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from starlette.datastructures import Headers, MutableHeaders
 _METHODS = "GET,POST,HEAD"
 _HEADERS = "X-Requested-With,Content-Type,Accept,Origin"
 _SECONDS = "1800"
-_LONGEST_ORIGIN = 1024  # a pattern with several * takes the square of it
+_LONGEST_ORIGIN = 1024  # matching several * takes quadratic time
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,6 @@ class CorsPolicy:
         )
 
     def is_preflight(self, method: str, asked: Headers) -> bool:
-        """A browser's question before the request itself."""
         return (
             method == "OPTIONS"
             and self.allows(asked.get("origin"))
@@ -47,7 +46,7 @@ class CorsPolicy:
         )
 
     def add_headers(self, headers: MutableHeaders, method: str, asked: Headers) -> None:
-        """Let the browser hand the answer to its page."""
+        """Add CORS headers to a response, for an origin that is listed."""
         origin = asked.get("origin")
         headers.add_vary_header("Origin")
         if origin is None or not self.allows(origin):
@@ -63,7 +62,7 @@ class CorsPolicy:
             headers["Access-Control-Max-Age"] = _SECONDS
 
     def allows(self, origin: str | None) -> bool:
-        """Whether pages of this origin are listed."""
+        """Whether an origin is listed."""
         if origin is None or len(origin) > _LONGEST_ORIGIN:
             return False
         return any(one.fullmatch(origin) for one in self.origins)

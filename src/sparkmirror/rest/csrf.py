@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Web pages of strangers in a browser that reaches us: they neither read nor change anything.
+"""Protects against DNS rebinding and cross-site requests from web pages.
 
-A page can have its own name lead to 127.0.0.1, and its browser takes our answers for its own. So
-where only this machine is served, only this machine's names are answered. And a browser sends a
-POST without a body for any page, without a question before it; but it says whose page it is. So
-only pages of our own, and those that the file lists, may change anything. Programs say nothing of
-pages and notice none of this.
+DNS rebinding: a page can make its own host name resolve to 127.0.0.1 and read our responses. So a
+port that is bound to loopback answers only to names of this machine in `Host`.
+
+Cross-site requests: a browser sends a POST without a body for any page, without a preflight, and
+names the page in `Origin`. So only our own origin and those that the file lists may change
+anything. Clients other than browsers send no `Origin` and are not affected.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ _CHANGES_NOTHING = ("GET", "HEAD", "OPTIONS")
 
 @dataclass(frozen=True, slots=True)
 class AllowedHosts:
-    """By which names, beside those of loopback, ports may be asked that only this machine reaches.
+    """The `Host` names that ports on loopback accept, beside loopback's own.
 
-    Ports that others reach are known by names that nobody could list.
+    Ports that other machines reach accept any name: a proxy or DNS may have given it.
     """
 
     names: frozenset[str] = frozenset()
@@ -37,13 +38,13 @@ class AllowedHosts:
 
     @classmethod
     def from_settings(cls, rest: RestSettings, bound: Iterable[tuple[str, int]]) -> Self:
-        """From the file, and the addresses that are bound for it."""
+        """From the file and the bound addresses."""
         hosts = (one.host for one in (*rest.listeners, *(rest.admin_listeners or ())))
         names = map(_name, filter(None, (*hosts, rest.advertised_host)))
         return cls(frozenset(names), frozenset(port for host, port in bound if is_loopback(host)))
 
     def allows(self, host: str, server: tuple[str, int]) -> bool:
-        """Whether an address of ours may be asked by this `Host`; HTTP/1.0 has none."""
+        """Whether a bound address accepts this `Host`; HTTP/1.0 sends none."""
         address, port = server
         name = _name(host)
         is_own = not name or name in self.names or is_loopback(name)
@@ -53,14 +54,13 @@ class AllowedHosts:
 def rejection_reason(
     scope: Scope, headers: Headers, own: AllowedHosts, cross_origin: CorsPolicy | None
 ) -> str | None:
-    """Why a request is not answered, with what to set if it should be; None if it is."""
+    """Why a request is rejected, and the setting that allows it; None if it is not."""
     host, origin = headers.get("host", ""), headers.get("origin")
     server = scope.get("server")
     if server is not None and not own.allows(host, server):
         return (
-            f"Only this machine is served here, and {loggable(host)} is none of the names it is "
-            f"known "
-            "by; rest.advertised.host.name in the file makes it one"
+            f"This port serves only this machine, and {loggable(host)} is not one of its names; "
+            "set rest.advertised.host.name in the file to allow it"
         )
     if origin is None or scope["method"] in _CHANGES_NOTHING:
         return None
@@ -68,14 +68,13 @@ def rejection_reason(
     if is_listed or _is_own(origin, scope["scheme"], host):
         return None
     return (
-        f"A page of {loggable(origin)} may not change anything here; access.control.allow.origin "
-        f"in "
-        "the file lists those that may"
+        f"A page of {loggable(origin)} may not change anything here; add it to "
+        "access.control.allow.origin in the file to allow it"
     )
 
 
 def _is_own(origin: str, scheme: str, host: str) -> bool:
-    """Whether it is the address that was asked, perhaps with TLS by somebody before us."""
+    """Whether it is the requested address, perhaps behind a proxy that ends TLS."""
     return bool(host) and origin.lower() in (
         f"{scheme}://{host}".lower(),
         f"https://{host}".lower(),
@@ -83,8 +82,8 @@ def _is_own(origin: str, scheme: str, host: str) -> bool:
 
 
 def _name(host: str) -> str:
-    """Without a port."""
+    """The host without its port."""
     try:
         return (urlsplit(f"//{host}").hostname or "").rstrip(".")
-    except ValueError:  # brackets that are none
+    except ValueError:  # unbalanced brackets
         return host

@@ -1,26 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Between handlers and the worker: limits to size and time, and requests for other workers.
+"""Runs request handlers on threads, within limits to size and time; forwards to other workers.
 
-The worker's calls block, so each has a thread; one that takes too long is answered without waiting
-for its thread. Health has threads of its own, or a busy worker would look dead.
+A handler is a function of the ConnectApi and the request's arguments. It blocks, so each call gets
+a thread. A call that takes too long is answered with an error without waiting for its thread.
+Health checks have threads of their own, or a busy worker would look dead.
 
-A worker that was suspended finds requests of people who have given up: nothing is changed for those
-who are not there to hear of it.
+A request that changes something is dropped if its client has disconnected: a worker that was
+suspended must not carry out what the client has given up.
+
+Parameters of paths and queries are read as Connect's server reads them: a boolean is true if it
+says "true" in any case, and false otherwise. A task id that is not a number is not found.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
+from typing import Annotated, Concatenate, ParamSpec
 from urllib.parse import urlsplit
 
 import anyio
 from anyio.to_thread import run_sync
-from fastapi import Request
+from fastapi import Depends, Path, Query, Request
 from fastapi.responses import JSONResponse, Response
+from pydantic import AfterValidator, WithJsonSchema
 from starlette.requests import ClientDisconnect
 
 from sparkmirror.connect.api import ApiError, ConnectApi, ForwardTo
@@ -32,32 +40,46 @@ from sparkmirror.connect.forwarding import (
 )
 from sparkmirror.errors import SparkmirrorError
 from sparkmirror.rest.errors import error_response
+from sparkmirror.rest.middleware import unescape_segment
 from sparkmirror.rest.throttled_log import ThrottledLog, loggable
 from sparkmirror.security.settings import TlsSettings
 
 log = logging.getLogger(__name__)
 
-ApiCall = Callable[[ConnectApi], Response]
+P = ParamSpec("P")
+Handler = Callable[Concatenate[ConnectApi, P], Response]
+BodyHandler = Callable[Concatenate[ConnectApi, bytes, P], Response]
 
 _JSON = "application/json"
 _THREADS = 64
 _HEALTH_THREADS = 4
 _PAUSE_SECONDS = 0.25
-_HANG_UP_SECONDS = 0.005  # in which the event loop learns that a connection was closed long ago
+_HANG_UP_SECONDS = 0.005  # for the event loop to notice a closed connection
+_LARGEST_INT = (1 << 31) - 1
+_REFUSED = re.compile(r";\s*q=0(\.0*)?\s*(;|$)")
+_TASK = re.compile(r"[+-]?[0-9]{1,10}")
 
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """How long and how large a request may be."""
+    """Limits of time and size for requests."""
 
     request_seconds: float = 90.0
     health_seconds: float = 10.0
-    leader_wait_seconds: float = 15.0  # that a request waits for the successor of a dead leader
+    leader_wait_seconds: float = 15.0  # for the successor of a leader that died
     body_bytes: int = 12 << 20
 
 
+@dataclass(frozen=True, slots=True)
+class _Call:
+    request: Request
+    handler: Callable[[], Response]
+    body: bytes
+    started: float  # time.monotonic()
+
+
 class Dispatcher:
-    """One for each application; its event loop's."""
+    """One for each application; belongs to its event loop."""
 
     def __init__(
         self, api: ConnectApi, limits: RequestLimits, peers: TlsSettings | None = None
@@ -65,24 +87,43 @@ class Dispatcher:
         self._api = api
         self.worker_tls = peers or TlsSettings()  # may be replaced
         self._limits = limits
-        self._left_undone = ThrottledLog(log)
+        self._dropped = ThrottledLog(log)
         self._threads = anyio.CapacityLimiter(_THREADS)
         self._health_threads = anyio.CapacityLimiter(_HEALTH_THREADS)
 
-    async def dispatch(self, request: Request, call: ApiCall, body: bytes = b"") -> Response:
-        """What the worker answers, or the one that it sends us to."""
-        started = time.monotonic()
+    async def run(
+        self, request: Request, handler: Handler[P], *args: P.args, **kwargs: P.kwargs
+    ) -> Response:
+        """Run a handler on a thread, or forward the request to the worker that it names."""
+        return await self._run(request, partial(handler, self._api, *args, **kwargs), b"")
+
+    async def run_with_body(
+        self, request: Request, handler: BodyHandler[P], *args: P.args, **kwargs: P.kwargs
+    ) -> Response:
+        """Run a handler that takes the request's body, which must say that it is JSON."""
+        body = await self.read_body(request)
+        if body and "content-type" not in request.headers:
+            raise ApiError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "HTTP 415 Unsupported Media Type")
+        return await self._run(request, partial(handler, self._api, body, *args, **kwargs), body)
+
+    async def run_with_raw_body(
+        self, request: Request, handler: BodyHandler[P], *args: P.args, **kwargs: P.kwargs
+    ) -> Response:
+        """Run a handler that takes the request's body, whatever it is."""
+        body = await self.read_body(request)
+        return await self._run(request, partial(handler, self._api, body, *args, **kwargs), body)
+
+    async def _run(
+        self, request: Request, handler: Callable[[], Response], body: bytes
+    ) -> Response:
+        call = _Call(request, handler, body, time.monotonic())
         if request.method != "GET" and await _is_disconnected(request):
             raise self._client_disconnected(request)
-
-        def blocking() -> Response:
-            return self._retry_until_leader(
-                lambda: self._call_or_forward(request, call, body, started), started
-            )
-
         try:
             with anyio.fail_after(self._limits.request_seconds):
-                return await run_sync(blocking, abandon_on_cancel=True, limiter=self._threads)
+                return await run_sync(
+                    self._retry_until_leader, call, abandon_on_cancel=True, limiter=self._threads
+                )
         except TimeoutError as error:
             stage = await run_sync(self._api.stage, limiter=self._health_threads)
             log.warning(f"{request.method} {request.url.path} took too long. {stage}".strip())
@@ -91,32 +132,31 @@ class Dispatcher:
                 HTTPStatus.INTERNAL_SERVER_ERROR, what if stage else "Request timed out"
             ) from error
 
-    def _retry_until_leader(self, once: Callable[[], Response], started: float) -> Response:
-        """The leader may have died a moment ago; soon there is another one."""
+    def _retry_until_leader(self, call: _Call) -> Response:
+        """Retry while the leader cannot be reached; the group elects another one soon."""
         while True:
             try:
-                return once()
+                return self._call_or_forward(call)
             except NotDeliveredError:
-                if time.monotonic() - started > self._limits.leader_wait_seconds:
+                if time.monotonic() - call.started > self._limits.leader_wait_seconds:
                     raise
                 time.sleep(_PAUSE_SECONDS)
 
-    def _call_or_forward(
-        self, request: Request, call: ApiCall, body: bytes, started: float
-    ) -> Response:
+    def _call_or_forward(self, call: _Call) -> Response:
+        request = call.request
         try:
             if request.method == "GET":
                 self._api.refresh()
-            return call(self._api)
+            return call.handler()
         except ForwardTo as target:
-            left = max(self._limits.request_seconds - (time.monotonic() - started), 0.001)
-            forwarded = _forwarded(request, body)
+            left = max(self._limits.request_seconds - (time.monotonic() - call.started), 0.001)
+            forwarded = _forwarded(request, call.body)
             answer = forward(forwarded, target.url, left, target.is_current, self.worker_tls)
             return _response(request, answer)
         except SparkmirrorError:
             raise
         except Exception as error:
-            # The trace belongs into our log, never into an answer.
+            # The trace goes to the log, never to a client.
             log.exception(f"{request.method} {request.url.path} failed unexpectedly.")
             raise ApiError(
                 HTTPStatus.INTERNAL_SERVER_ERROR,
@@ -124,7 +164,7 @@ class Dispatcher:
             ) from error
 
     async def health(self) -> Response:
-        """How the worker is; one that does not even say is not well."""
+        """The worker's health; unhealthy if it does not answer in time."""
         try:
             with anyio.fail_after(self._limits.health_seconds):
                 status, body = await run_sync(
@@ -138,15 +178,8 @@ class Dispatcher:
             status, body = 500, {"status": "unhealthy", "message": message}
         return JSONResponse(dict(body), status)
 
-    async def read_json_body(self, request: Request) -> bytes:
-        """The request's body; refused if it does not say what it is, or is too large."""
-        body = await self.read_body(request)
-        if body and "content-type" not in request.headers:
-            raise ApiError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "HTTP 415 Unsupported Media Type")
-        return body
-
     async def read_body(self, request: Request) -> bytes:
-        """The same, whatever it is."""
+        """The request's body; ApiError if it is too large or the client disconnects."""
         most = self._limits.body_bytes
         declared = request.headers.get("content-length", "")
         if declared.isdecimal() and int(declared) > most:
@@ -163,8 +196,8 @@ class Dispatcher:
 
     def _client_disconnected(self, request: Request) -> ApiError:
         what = f"{request.method} {loggable(request.url.path)}"
-        self._left_undone.warn(f"{what} is left undone: whoever asked has hung up.")
-        return ApiError(HTTPStatus.CONFLICT, "Nobody waits for this request any more")
+        self._dropped.warn(f"{what} is dropped: the client has disconnected.")
+        return ApiError(HTTPStatus.CONFLICT, "The client has disconnected")
 
 
 def get_dispatcher(request: Request) -> Dispatcher:
@@ -173,13 +206,58 @@ def get_dispatcher(request: Request) -> Dispatcher:
     return dispatcher
 
 
-def absolute_url(request: Request, path: str) -> str:
-    """A path with the address by which this worker was reached, as Connect has it."""
-    return f"{str(request.base_url).rstrip('/')}{path}"
+DispatcherParam = Annotated[Dispatcher, Depends(get_dispatcher)]
+ConnectorParam = Annotated[
+    str,
+    AfterValidator(unescape_segment),
+    Path(description="The name of the connector.", examples=["beat"]),
+]
+NameParam = Annotated[str, AfterValidator(unescape_segment), Path()]
+TaskIdParam = Annotated[
+    str,
+    WithJsonSchema({"type": "integer", "minimum": 0, "maximum": _LARGEST_INT}),
+    Path(description="The number of the task.", examples=[0]),
+]
+BooleanParam = Annotated[str | None, WithJsonSchema({"type": "boolean"}), Query()]
+ForwardParam = Annotated[
+    str | None,
+    WithJsonSchema({"type": "boolean"}),
+    Query(description="Set by workers: whether the request may be forwarded once more."),
+]
+
+
+def require_json(request: Request) -> None:
+    """ApiError if the client sends something other than JSON, or does not accept JSON."""
+    sent = request.headers.get("content-type")
+    if sent is not None and media_type(sent) != "application/json":
+        raise ApiError(415, "HTTP 415 Unsupported Media Type")
+    accepted = request.headers.get("accept")
+    if accepted is None:
+        return
+    kinds = {media_type(one) for one in accepted.split(",") if _REFUSED.search(one) is None}
+    if not kinds & {"*/*", "application/*", "application/json"}:
+        raise ApiError(406, "HTTP 406 Not Acceptable")
+
+
+def query_flag(request: Request, name: str, *, default: bool = False) -> bool:
+    """A boolean of the query; the first of several."""
+    found = request.query_params.getlist(name)
+    return found[0].lower() == "true" if found else default
+
+
+def parse_task_id(text: str) -> int:
+    """ApiError 404 if it is not a number."""
+    if _TASK.fullmatch(text) is None or abs(int(text)) > _LARGEST_INT:
+        raise ApiError(404, "HTTP 404 Not Found")
+    return int(text)
+
+
+def base_url(request: Request) -> str:
+    """The address by which this worker was reached, without a slash at its end."""
+    return str(request.base_url).rstrip("/")
 
 
 def empty_response(status: int) -> Response:
-    """An answer without a body."""
     return Response(status_code=status)
 
 
@@ -200,14 +278,14 @@ def _forwarded(request: Request, body: bytes) -> ForwardedRequest:
 
 
 def media_type(text: str) -> str:
-    """Without parameters such as a character set."""
+    """The media type without parameters such as a character set."""
     return text.partition(";")[0].strip().lower()
 
 
 def _response(request: Request, answer: ForwardedResponse) -> Response:
     headers = dict(answer.headers)
     if "location" in headers:
-        headers["location"] = absolute_url(request, urlsplit(headers["location"]).path)
+        headers["location"] = f"{base_url(request)}{urlsplit(headers['location']).path}"
     if answer.status >= HTTPStatus.BAD_REQUEST and headers.get("content-type") != _JSON:
         message = "Unexpected answer when handling forwarded request"
         return error_response(answer.status, message)
@@ -217,5 +295,5 @@ def _response(request: Request, answer: ForwardedResponse) -> Response:
 def _too_large(most: int) -> ApiError:
     return ApiError(
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-        f"The request's body has more than {most} bytes, which is more than any connector needs.",
+        f"The request's body has more than {most} bytes.",
     )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shapes of answers and requests, under Connect's own names.
+"""JSON shapes of requests and responses, under Connect's names.
 
-The models tell the OpenAPI document what there is; answers are made by the functions below, which
-is quicker with a hundred connectors. The suite holds each answer against its model.
+The models are for the OpenAPI document. The functions below build the responses, which is faster
+with a hundred connectors; the tests check each response against its model.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from pydantic.config import JsonDict
 
 from sparkmirror.config.connector_validation import ConfigValidation
 from sparkmirror.config.keys.connector_classes import KeyDefinition
-from sparkmirror.config.keys.table import redact_config
+from sparkmirror.config.keys.secret_keys import redact_config
 from sparkmirror.connect import api
 from sparkmirror.connect.api import RunState
 
-_UNDEFINED = "undefined"  # a version that Connect leaves out
+_UNDEFINED = "undefined"  # a version that Connect omits
 _BEAT: JsonDict = {
     "name": "beat",
     "connector.class": "MirrorHeartbeatConnector",
@@ -40,7 +40,7 @@ class _Shape(BaseModel):
 
 
 class ErrorMessage(_Shape):
-    """Every answer of 400 and more."""
+    """Every response with a status of 400 or more."""
 
     error_code: int = Field(examples=[404])
     message: str = Field(examples=["Connector beat not found"])
@@ -55,7 +55,7 @@ class ServerInfo(_Shape):
 
 
 class WorkerStatus(_Shape):
-    """How a worker is."""
+    """The health of a worker."""
 
     status: Literal["healthy", "starting", "unhealthy"]
     message: str
@@ -69,7 +69,7 @@ class ConnectorTaskId(_Shape):
 
 
 class ConnectorInfo(_Shape):
-    """A connector as it is meant to be; passwords read `[hidden]`."""
+    """The configuration and tasks of a connector; passwords are `[hidden]`."""
 
     name: str = Field(examples=["beat"])
     config: Config = Field(examples=[_BEAT])
@@ -78,7 +78,7 @@ class ConnectorInfo(_Shape):
 
 
 class CreateConnectorRequest(_Shape):
-    """A new connector; numbers and truth values in its config become texts."""
+    """A new connector; numbers and booleans in its config become strings."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -91,12 +91,12 @@ class CreateConnectorRequest(_Shape):
     initial_state: str | None = Field(
         None,
         json_schema_extra={"enum": [None, "RUNNING", "PAUSED", "STOPPED"]},
-        description="In any case of letters.",
+        description="Case-insensitive.",
     )
 
 
 class AbstractState(_Shape):
-    """What somebody does, and where; `warning` is ours: trouble that may pass."""
+    """A state and its worker; `warning` is an addition: a problem that may be temporary."""
 
     state: RunState
     worker_id: str
@@ -106,17 +106,17 @@ class AbstractState(_Shape):
 
 
 class ConnectorState(AbstractState):
-    """What a connector does."""
+    """The state of a connector."""
 
 
 class TaskState(AbstractState):
-    """What a task does."""
+    """The state of a task."""
 
     id: int = Field(ge=0)
 
 
 class ConnectorStateInfo(_Shape):
-    """What a connector and its tasks do."""
+    """The states of a connector and its tasks."""
 
     model_config = ConfigDict(
         json_schema_extra={

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every refusal in Connect's one shape: `{"error_code": 404, "message": "..."}`."""
+"""Error responses in Connect's shape: `{"error_code": 404, "message": "..."}`."""
 
 from __future__ import annotations
 
@@ -17,30 +17,29 @@ from sparkmirror.errors import SparkmirrorError
 
 log = logging.getLogger(__name__)
 
-_MOST_CHARACTERS = 20_000  # a sentence may repeat a configuration, not megabytes of it
+_MOST_CHARACTERS = 20_000  # a message may repeat a configuration
 
 
 def error_response(status: int, message: str) -> JSONResponse:
-    """A refusal as an answer."""
     if len(message) > _MOST_CHARACTERS:
         message = f"{message[:_MOST_CHARACTERS]}..."
     return JSONResponse({"error_code": int(status), "message": message}, status)
 
 
 def status_error_response(status: int) -> JSONResponse:
-    """A refusal that HTTP itself explains, in the words of Connect's server."""
+    """An error that HTTP itself explains, worded as Connect's server words it."""
     return error_response(status, f"HTTP {status} {HTTPStatus(status).phrase}")
 
 
 def close_if_body_unread(answer: JSONResponse, asked: Headers) -> JSONResponse:
-    """An answer to a request of which nobody reads the rest."""
+    """Close the connection after the response: the rest of the request is not read."""
     if "transfer-encoding" in asked or asked.get("content-length", "0") != "0":
         answer.headers["Connection"] = "close"
     return answer
 
 
 def add_error_handlers(app: FastAPI) -> None:
-    """Whatever a handler raises, and whatever no handler takes."""
+    """Map exceptions of handlers, and requests without a handler, to responses."""
     app.add_exception_handler(ApiError, _api_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(SparkmirrorError, _own_error)
@@ -64,7 +63,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 
 def _methods(request: Request) -> list[str]:
-    """All that a path can be asked with; one route knows only its own."""
+    """All methods of a path; a route knows only its own."""
     routes = request.app.router.routes
     found = [
         method

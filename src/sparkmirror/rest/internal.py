@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What workers ask of their leader; signed, and not part of the documented API."""
+"""Requests of workers to their leader: signed, and not part of the documented API."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from http import HTTPStatus
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
+from starlette.datastructures import Headers
 
 from sparkmirror.connect.api import ConnectApi, SignedBody
-from sparkmirror.rest.dispatch import empty_response
-from sparkmirror.rest.parameters import ConnectorParam, DispatcherParam
+from sparkmirror.rest.dispatch import ConnectorParam, DispatcherParam, empty_response
 from sparkmirror.rest.request_bodies import parse_string_maps
 
 router = APIRouter(include_in_schema=False)
@@ -20,14 +20,15 @@ router = APIRouter(include_in_schema=False)
 async def put_task_configs(
     request: Request, dispatcher: DispatcherParam, connector: ConnectorParam
 ) -> Response:
-    """A connector's tasks, from the worker that runs it."""
-    body = await dispatcher.read_body(request)
+    """Publish the tasks of a connector; sent by the worker that runs it."""
+    return await dispatcher.run_with_raw_body(
+        request, _put_task_configs, connector, request.headers
+    )
 
-    def call(api: ConnectApi) -> Response:
-        api.put_tasks(connector, _signed(request, body), parse_string_maps)
-        return empty_response(HTTPStatus.NO_CONTENT)
 
-    return await dispatcher.dispatch(request, call, body)
+def _put_task_configs(api: ConnectApi, body: bytes, connector: str, headers: Headers) -> Response:
+    api.put_tasks(connector, _signed(body, headers), parse_string_maps)
+    return empty_response(HTTPStatus.NO_CONTENT)
 
 
 @router.put("/connectors/{connector}/fence")
@@ -35,18 +36,17 @@ async def fence_zombies(
     request: Request, dispatcher: DispatcherParam, connector: ConnectorParam
 ) -> Response:
     """Fence the earlier writers of a connector."""
-    body = await dispatcher.read_body(request)
-
-    def call(api: ConnectApi) -> Response:
-        api.fence(connector, _signed(request, body))
-        return empty_response(HTTPStatus.NO_CONTENT)
-
-    return await dispatcher.dispatch(request, call, body)
+    return await dispatcher.run_with_raw_body(request, _fence_zombies, connector, request.headers)
 
 
-def _signed(request: Request, body: bytes) -> SignedBody:
+def _fence_zombies(api: ConnectApi, body: bytes, connector: str, headers: Headers) -> Response:
+    api.fence(connector, _signed(body, headers))
+    return empty_response(HTTPStatus.NO_CONTENT)
+
+
+def _signed(body: bytes, headers: Headers) -> SignedBody:
     return SignedBody(
         body,
-        request.headers.get("x-connect-authorization"),
-        request.headers.get("x-connect-request-signature-algorithm"),
+        headers.get("x-connect-authorization"),
+        headers.get("x-connect-request-signature-algorithm"),
     )

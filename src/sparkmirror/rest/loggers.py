@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything below `/admin/loggers`: how much a worker says."""
+"""`/admin/loggers`: log levels of workers."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from fastapi.responses import JSONResponse, Response
 
 from sparkmirror.connect.api import ApiError, ConnectApi
 from sparkmirror.rest import entities
-from sparkmirror.rest.dispatch import empty_response
+from sparkmirror.rest.dispatch import DispatcherParam, NameParam, empty_response
 from sparkmirror.rest.openapi import error_responses, string_property_schema
-from sparkmirror.rest.parameters import DispatcherParam, NameParam
 from sparkmirror.rest.request_bodies import parse_string_map
 
 router = APIRouter(prefix="/admin/loggers", tags=["admin"])
@@ -21,28 +20,30 @@ router = APIRouter(prefix="/admin/loggers", tags=["admin"])
 
 @router.get("", response_model=dict[str, entities.LoggerLevel], responses=error_responses())
 async def list_loggers(request: Request, dispatcher: DispatcherParam) -> Response:
-    """Every logger whose level is set."""
-    return await dispatcher.dispatch(
-        request,
-        lambda api: JSONResponse(
-            {name: entities.level_json(level) for name, level in sorted(api.loggers().items())}
-        ),
-    )
+    """List loggers whose level is set."""
+    return await dispatcher.run(request, _list_loggers)
+
+
+def _list_loggers(api: ConnectApi) -> Response:
+    found = sorted(api.loggers().items())
+    return JSONResponse({name: entities.level_json(level) for name, level in found})
 
 
 @router.get("/{logger}", response_model=entities.LoggerLevel, responses=error_responses(404))
 async def get_logger(request: Request, dispatcher: DispatcherParam, logger: NameParam) -> Response:
-    """One of them."""
-    return await dispatcher.dispatch(
-        request, lambda api: JSONResponse(entities.level_json(api.logger(logger)))
-    )
+    """Get the level of a logger."""
+    return await dispatcher.run(request, _get_logger, logger)
+
+
+def _get_logger(api: ConnectApi, logger: str) -> Response:
+    return JSONResponse(entities.level_json(api.logger(logger)))
 
 
 @router.put(
     "/{logger}",
     response_model=list[str],
     responses={
-        204: {"description": "All workers were told."},
+        204: {"description": "The level is set on all workers."},
         **error_responses(400, 404, 413, 415),
     },
     openapi_extra=string_property_schema("level", "DEBUG"),
@@ -53,20 +54,16 @@ async def set_logger(
     logger: NameParam,
     scope: Annotated[str | None, Query(description="worker, or cluster")] = None,
 ) -> Response:
-    """Set a level, also of all loggers below; on all workers with `scope=cluster`."""
-    body = await dispatcher.read_json_body(request)
+    """Set the level of a logger and its children; `scope=cluster` on all workers."""
     is_cluster = (scope or "").lower() == "cluster"
+    return await dispatcher.run_with_body(request, _set_logger, logger, cluster=is_cluster)
 
-    def call(api: ConnectApi) -> Response:
-        level = parse_string_map(body).get("level")
-        if level is None:
-            raise ApiError(
-                HTTPStatus.BAD_REQUEST,
-                "Desired 'level' parameter was not specified in request.",
-            )
-        changed = api.set_logger(logger, level, cluster=is_cluster)
-        return (
-            empty_response(HTTPStatus.NO_CONTENT) if is_cluster else JSONResponse(sorted(changed))
+
+def _set_logger(api: ConnectApi, body: bytes, logger: str, *, cluster: bool) -> Response:
+    level = parse_string_map(body).get("level")
+    if level is None:
+        raise ApiError(
+            HTTPStatus.BAD_REQUEST, "Desired 'level' parameter was not specified in request."
         )
-
-    return await dispatcher.dispatch(request, call, body)
+    changed = api.set_logger(logger, level, cluster=cluster)
+    return empty_response(HTTPStatus.NO_CONTENT) if cluster else JSONResponse(sorted(changed))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Before any handler: who asks, which path is meant, HEAD, slashes, headers of every answer.
+"""Runs before any handler: CSRF, CORS, authentication, paths, HEAD, headers of every response.
 
-Names may hold anything, a slash included: `/connectors/a%2Fb/status`. The server hands over a path
-whose escapes are gone, so it is made anew from the raw one with slashes and percent signs of names
-still escaped; `unescape_segment` gives a handler the name.
+A connector's name may contain a slash: `/connectors/a%2Fb/status`. The server passes a path without
+escapes, so the path is rebuilt from the raw one with the slashes and percent signs of names still
+escaped. `unescape_segment` gives a handler the name.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sparkmirror.rest.signed_body_limits import SignedBodyReader
 
 
 class RequestMiddleware:
-    """Wraps the application; with `auth`, `unproven` reads what passes without a password."""
+    """Wraps the application; with `auth`, `unproven` reads bodies that pass without a password."""
 
     def __init__(
         self,
@@ -43,7 +43,6 @@ class RequestMiddleware:
         self._unproven = unproven
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -51,14 +50,14 @@ class RequestMiddleware:
         inner = dict(scope, method="GET") if has_no_body else dict(scope)
         send = self._with_headers(scope, send, has_no_body=has_no_body)
         headers = Headers(scope=scope)
-        unheard = self._reject_unsafe(scope, headers)
-        if unheard is not None:
-            await close_if_body_unread(unheard, headers)(scope, receive, send)
+        rejection = self._reject_unsafe(scope, headers)
+        if rejection is not None:
+            await close_if_body_unread(rejection, headers)(scope, receive, send)
             return
         if self._cross_origin is not None and self._cross_origin.is_preflight(
             scope["method"], headers
         ):
-            # A browser asks this before it has a password to send.
+            # A browser sends this before it has a password to send.
             await send({"type": "http.response.start", "status": 200, "headers": []})
             await send({"type": "http.response.body", "body": b""})
             return
@@ -76,7 +75,7 @@ class RequestMiddleware:
         if self._unproven is not None and is_internal_request(scope["method"], path, headers):
             read = await self._unproven.read(receive, client)
             if read is None:
-                answer = error_response(503, "The body of the request did not come in time")
+                answer = error_response(503, "The body of the request did not arrive in time")
                 answer.headers["Connection"] = "close"
                 await answer(scope, receive, send)
                 return
@@ -84,12 +83,12 @@ class RequestMiddleware:
         await self._app(inner, receive, send)
 
     def _reject_unsafe(self, scope: Scope, headers: Headers) -> JSONResponse | None:
-        """The answer to what is refused whoever asks it."""
+        """The response to a request that is rejected for any client."""
         reason = rejection_reason(scope, headers, self._own_names, self._cross_origin)
         if reason is not None:
             return error_response(403, reason)
         if "transfer-encoding" in headers and "content-length" in headers:
-            # Two ends of one body, of which a proxy before us may have seen the other one.
+            # Request smuggling: a proxy before us may have used the other length.
             return error_response(400, "The request has both Transfer-Encoding and Content-Length")
         return None
 
@@ -116,7 +115,7 @@ def _path(scope: Scope) -> str | None:
 
 
 def normalized_path(scope: Scope) -> str:
-    """The path with the escapes of its segments' slashes and percent signs, and no last slash."""
+    """The path with slashes and percent signs of segments escaped, without a final slash."""
     raw = scope.get("raw_path") or scope["path"].encode()
     path = "/".join(_escaped(segment) for segment in raw.partition(b"?")[0].split(b"/"))
     return path.rstrip("/") or "/"
@@ -128,5 +127,5 @@ def _escaped(segment: bytes) -> str:
 
 
 def unescape_segment(segment: str) -> str:
-    """The name in a segment of the path."""
+    """The name in a path segment."""
     return segment.replace("%2F", "/").replace("%25", "%")

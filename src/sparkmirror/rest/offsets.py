@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A connector's offsets, and the topics that it has written to.
-
-Whether a worker's file lets anybody ask which topics a connector writes to.
-"""
+"""`/connectors/{connector}/offsets` and `/connectors/{connector}/topics`."""
 
 from __future__ import annotations
 
@@ -16,9 +13,8 @@ from fastapi.responses import JSONResponse, Response
 from sparkmirror.connect.api import ApiError, ConnectApi
 from sparkmirror.connect.offset_alterations import NOTHING_TO_ALTER
 from sparkmirror.rest import entities
-from sparkmirror.rest.dispatch import empty_response
+from sparkmirror.rest.dispatch import ConnectorParam, DispatcherParam, ForwardParam, empty_response
 from sparkmirror.rest.openapi import body_schema, error_responses
-from sparkmirror.rest.parameters import ConnectorParam, DispatcherParam, ForwardParam
 from sparkmirror.rest.request_bodies import parse_offset_entries
 
 router = APIRouter(tags=["offsets and topics"])
@@ -32,10 +28,12 @@ router = APIRouter(tags=["offsets and topics"])
 async def get_offsets(
     request: Request, dispatcher: DispatcherParam, connector: ConnectorParam
 ) -> Response:
-    """Where a connector stands."""
-    return await dispatcher.dispatch(
-        request, lambda api: JSONResponse({"offsets": api.offsets(connector)})
-    )
+    """Get the stored offsets of a connector."""
+    return await dispatcher.run(request, _get_offsets, connector)
+
+
+def _get_offsets(api: ConnectApi, connector: str) -> Response:
+    return JSONResponse({"offsets": api.offsets(connector)})
 
 
 @router.patch(
@@ -50,17 +48,16 @@ async def alter_offsets(
     connector: ConnectorParam,
     forward: ForwardParam = None,
 ) -> Response:
-    """Set offsets of a connector that is stopped."""
+    """Alter offsets of a stopped connector."""
     del forward
-    body = await dispatcher.read_json_body(request)
+    return await dispatcher.run_with_body(request, _alter_offsets, connector)
 
-    def call(api: ConnectApi) -> Response:
-        entries = parse_offset_entries(body)
-        if not entries:
-            raise ApiError(HTTPStatus.BAD_REQUEST, NOTHING_TO_ALTER)
-        return JSONResponse({"message": api.alter_offsets(connector, entries)})
 
-    return await dispatcher.dispatch(request, call, body)
+def _alter_offsets(api: ConnectApi, body: bytes, connector: str) -> Response:
+    entries = parse_offset_entries(body)
+    if not entries:
+        raise ApiError(HTTPStatus.BAD_REQUEST, NOTHING_TO_ALTER)
+    return JSONResponse({"message": api.alter_offsets(connector, entries)})
 
 
 @router.delete(
@@ -74,11 +71,13 @@ async def reset_offsets(
     connector: ConnectorParam,
     forward: ForwardParam = None,
 ) -> Response:
-    """Forget all offsets of a connector that is stopped."""
+    """Delete all offsets of a stopped connector."""
     del forward
-    return await dispatcher.dispatch(
-        request, lambda api: JSONResponse({"message": api.reset_offsets(connector)})
-    )
+    return await dispatcher.run(request, _reset_offsets, connector)
+
+
+def _reset_offsets(api: ConnectApi, connector: str) -> Response:
+    return JSONResponse({"message": api.reset_offsets(connector)})
 
 
 @router.get(
@@ -92,11 +91,13 @@ async def get_topics(
     tracking: TopicTrackingParam,
     connector: ConnectorParam,
 ) -> Response:
-    """Topics that a connector has written to; none for one that nobody knows."""
+    """Get the topics that a connector has written to; none for an unknown connector."""
     tracking.check()
-    return await dispatcher.dispatch(
-        request, lambda api: JSONResponse({connector: {"topics": api.topics(connector)}})
-    )
+    return await dispatcher.run(request, _get_topics, connector)
+
+
+def _get_topics(api: ConnectApi, connector: str) -> Response:
+    return JSONResponse({connector: {"topics": api.topics(connector)}})
 
 
 @router.put(
@@ -111,14 +112,14 @@ async def reset_topics(
     tracking: TopicTrackingParam,
     connector: ConnectorParam,
 ) -> Response:
-    """Forget them."""
+    """Clear the topics that a connector has written to."""
     tracking.check_reset()
+    return await dispatcher.run(request, _reset_topics, connector)
 
-    def call(api: ConnectApi) -> Response:
-        api.reset_topics(connector)
-        return empty_response(HTTPStatus.ACCEPTED)
 
-    return await dispatcher.dispatch(request, call)
+def _reset_topics(api: ConnectApi, connector: str) -> Response:
+    api.reset_topics(connector)
+    return empty_response(HTTPStatus.ACCEPTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +130,12 @@ class TopicTrackingPolicy:
     allows_reset: bool = True
 
     def check(self) -> None:
-        """ApiError unless topics may be asked for."""
+        """ApiError 403 unless topics are tracked."""
         if not self.is_enabled:
             raise ApiError(HTTPStatus.FORBIDDEN, "Topic tracking is disabled.")
 
     def check_reset(self) -> None:
-        """ApiError unless they may be forgotten."""
+        """ApiError 403 unless they may be cleared."""
         self.check()
         if not self.allows_reset:
             raise ApiError(HTTPStatus.FORBIDDEN, "Topic tracking reset is disabled.")

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of the OpenAPI document that handlers cannot say by their signatures.
+"""Parts of the OpenAPI document that the signatures of handlers do not express.
 
-Bodies are read by `bodies.py`, not by the framework, which would refuse them in its own words.
+`request_bodies.py` parses bodies instead of the framework, whose error messages differ from
+Connect's.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from sparkmirror.rest.entities import ErrorMessage
 _MEANINGS = {
     400: "The request, or the configuration in it, is wrong.",
     403: "Not allowed by the worker's configuration, or not signed by a worker.",
-    404: "There is no such thing.",
-    405: "Not with this method.",
-    409: "There is one already, or the workers are about to agree anew: try again.",
+    404: "It does not exist.",
+    405: "The path does not support the method.",
+    409: "It exists already, or the workers are rebalancing: try again.",
     413: "The body is too large.",
     415: "The body is not JSON by its Content-Type.",
-    500: "The body is no JSON, or not of the right shape; or the worker failed.",
+    500: "The body is not JSON or has the wrong shape, or the worker failed.",
     503: "The worker is not ready.",
 }
 _SCALAR = {"type": ["string", "number", "boolean", "null"]}
@@ -32,7 +33,7 @@ _CONFIG = {
 
 
 def error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The refusals of an operation; any may end in 500."""
+    """The error responses of an operation; 500 is always possible."""
     return {
         status: {"model": ErrorMessage, "description": _MEANINGS[status]}
         for status in (*statuses, 500)
@@ -40,7 +41,7 @@ def error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def body_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """An operation's body, by its model."""
+    """The body of an operation, by its model."""
     return _body(model.model_json_schema(ref_template="#/components/schemas/{model}"))
 
 
@@ -50,7 +51,7 @@ def config_schema() -> dict[str, Any]:
 
 
 def string_property_schema(name: str, example: str) -> dict[str, Any]:
-    """An object with one text as a body."""
+    """An object with one string as a body."""
     return _body(
         {
             "type": "object",

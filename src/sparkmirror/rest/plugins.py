@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything below `/connector-plugins`: what can be configured, and whether it is right."""
+"""`/connector-plugins`: connector classes, their keys, validation of configurations."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from fastapi.responses import JSONResponse, Response
 from sparkmirror.connect.api import ConnectApi
 from sparkmirror.rest import entities
 from sparkmirror.rest.connectors import with_stored_secrets
+from sparkmirror.rest.dispatch import BooleanParam, DispatcherParam, NameParam, query_flag
 from sparkmirror.rest.openapi import config_schema, error_responses
-from sparkmirror.rest.parameters import BooleanParam, DispatcherParam, NameParam, query_flag
 from sparkmirror.rest.request_bodies import parse_string_map
 
 router = APIRouter(prefix="/connector-plugins", tags=["plugins"])
@@ -24,15 +24,15 @@ async def list_plugins(
     dispatcher: DispatcherParam,
     connectorsOnly: BooleanParam = None,  # noqa: N803 - Connect's name
 ) -> Response:
-    """Connector classes; with `connectorsOnly=false` converters as well."""
+    """List connector classes; `connectorsOnly=false` adds converters."""
     del connectorsOnly
     connectors_only = query_flag(request, "connectorsOnly", default=True)
-    return await dispatcher.dispatch(
-        request,
-        lambda api: JSONResponse(
-            [entities.plugin_json(one) for one in api.plugins(connectors_only=connectors_only)]
-        ),
-    )
+    return await dispatcher.run(request, _list_plugins, connectors_only=connectors_only)
+
+
+def _list_plugins(api: ConnectApi, *, connectors_only: bool) -> Response:
+    found = api.plugins(connectors_only=connectors_only)
+    return JSONResponse([entities.plugin_json(one) for one in found])
 
 
 @router.get(
@@ -44,15 +44,15 @@ async def get_plugin_config(
     request: Request,
     dispatcher: DispatcherParam,
     plugin: NameParam,
-    version: Annotated[str | None, Query(description="Not set: the only one.")] = None,
+    version: Annotated[str | None, Query(description="Default: the only version.")] = None,
 ) -> Response:
-    """The keys of a plugin."""
-    return await dispatcher.dispatch(
-        request,
-        lambda api: JSONResponse(
-            [entities.definition_json(one) for one in api.plugin_config(plugin, version)]
-        ),
-    )
+    """Get the configuration keys of a plugin."""
+    return await dispatcher.run(request, _get_plugin_config, plugin, version)
+
+
+def _get_plugin_config(api: ConnectApi, plugin: str, version: str | None) -> Response:
+    found = api.plugin_config(plugin, version)
+    return JSONResponse([entities.definition_json(one) for one in found])
 
 
 @router.put(
@@ -62,12 +62,11 @@ async def get_plugin_config(
     openapi_extra=config_schema(),
 )
 async def validate(request: Request, dispatcher: DispatcherParam, plugin: NameParam) -> Response:
-    """Look at a configuration without creating anything; 200 also if it is wrong."""
-    body = await dispatcher.read_json_body(request)
+    """Validate a configuration; the status is 200 also if it is wrong."""
+    return await dispatcher.run_with_body(request, _validate, plugin)
 
-    def call(api: ConnectApi) -> Response:
-        config = parse_string_map(body)
-        shown = with_stored_secrets(api, config.get("name") or "", config)
-        return JSONResponse(entities.validation_json(api.validate(plugin, shown)))
 
-    return await dispatcher.dispatch(request, call, body)
+def _validate(api: ConnectApi, body: bytes, plugin: str) -> Response:
+    config = parse_string_map(body)
+    shown = with_stored_secrets(api, config.get("name") or "", config)
+    return JSONResponse(entities.validation_json(api.validate(plugin, shown)))

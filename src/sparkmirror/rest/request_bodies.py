@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bodies of requests, read as Connect's JSON library reads them into Java's types.
+"""Parses request bodies as Connect's JSON library does.
 
-Where a text is expected, a number or a truth value becomes its text as it was written: `1.50` is
-"1.50", `true` is "true". A property that nobody knows, an object where a text is expected or no
-JSON at all is an error of the server (500) for Connect, and so it is here.
+Where a string is expected, a number or a boolean becomes its literal text: `1.50` is "1.50", `true`
+is "true". An unknown property, an object where a string is expected, or invalid JSON is status 500
+in Connect, and so it is here.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from sparkmirror.formats.connect_json import Json
 MALFORMED_STATUS = 500
 _STATES = ("RUNNING", "PAUSED", "STOPPED")
 _SHOWN_CHARACTERS = 60
-_MOST_DIGITS = 1_000  # as Connect's library has it
+_MOST_DIGITS = 1_000  # as in Connect's library
 _MOST_KEYS = 10_000  # more than any connector has
-_MOST_ITEMS = 1_000_000  # a few bytes each in a body, but a hundred in memory
+_MOST_ITEMS = 1_000_000  # a few bytes each in a body, a hundred in memory
 
 
 class _Number(str):
-    """A number as it was written."""
+    """The literal text of a number."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class CreateRequest:
-    """`POST /connectors`; the name is without blanks around it, the state in upper case."""
+    """`POST /connectors`; the name is stripped, the state in upper case."""
 
     name: str
     config: dict[str, str | None] = field(repr=False)
@@ -42,12 +42,12 @@ class CreateRequest:
 
 
 def parse_string_map(body: bytes) -> dict[str, str | None]:
-    """A flat object of texts: a connector's configuration, or a logger's level."""
+    """A flat object of strings: a connector's configuration, or a logger's level."""
     return _texts(_parse(body), "the body")
 
 
 def parse_string_maps(body: bytes) -> list[dict[str, str | None]]:
-    """A list of flat objects of texts: the configurations of tasks."""
+    """A list of flat objects of strings: the configurations of tasks."""
     found = _parse(body)
     if not isinstance(found, list):
         raise _mismatch("the body", "a list", found)
@@ -55,7 +55,6 @@ def parse_string_maps(body: bytes) -> list[dict[str, str | None]]:
 
 
 def parse_create_request(body: bytes) -> CreateRequest:
-    """A new connector."""
     found = _object(_parse(body), "the body", known=("name", "config", "initial_state"))
     name = _text(found.get("name"), "name") or ""
     config = found.get("config")
@@ -67,7 +66,7 @@ def parse_create_request(body: bytes) -> CreateRequest:
 
 
 def parse_offset_entries(body: bytes) -> list[OffsetEntry]:
-    """Offsets to be set; an empty list if there are none."""
+    """Offsets to set; an empty list if there are none."""
     found = _object(_parse(body), "the body", known=("offsets",)).get("offsets")
     if found is None:
         return []
@@ -93,7 +92,7 @@ def _fields(value: Any, where: str) -> Mapping[str, Json] | None:
 
 
 def _restore_numbers(value: Any) -> Json:
-    """Numbers as numbers again."""
+    """Convert literals to numbers."""
     if isinstance(value, _Number):
         return _number(value)
     if isinstance(value, list):
@@ -128,7 +127,9 @@ def _state(text: str | None) -> str | None:
 def _texts(value: Any, where: str) -> dict[str, str | None]:
     found = _object(value, where)
     if len(found) > _MOST_KEYS:
-        raise ApiError(413, f"In the request {where} has {len(found)} keys, which are too many.")
+        raise ApiError(
+            413, f"In the request {where} has {len(found)} keys; the maximum is {_MOST_KEYS}."
+        )
     return {key: _text(one, f"{where}.{key}") for key, one in found.items()}
 
 
@@ -137,7 +138,7 @@ def _text(value: Any, where: str) -> str | None:
         return None if value is None else str(value)
     if isinstance(value, bool):
         return str(value).lower()
-    raise _mismatch(where, "a text", value)
+    raise _mismatch(where, "a string", value)
 
 
 def _object(value: Any, where: str, known: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -154,10 +155,10 @@ def _object(value: Any, where: str, known: tuple[str, ...] = ()) -> dict[str, An
 
 
 def _mismatch(where: str, wanted: str, found: Any) -> ApiError:
-    kinds = {dict: "an object", list: "a list", bool: "a truth value", type(None): "nothing"}
-    kind = kinds.get(type(found), "a number" if isinstance(found, _Number) else "a text")
+    kinds = {dict: "an object", list: "a list", bool: "a boolean", type(None): "null"}
+    kind = kinds.get(type(found), "a number" if isinstance(found, _Number) else "a string")
     where = where if len(where) <= _SHOWN_CHARACTERS else f"{where[:_SHOWN_CHARACTERS]}..."
-    return ApiError(MALFORMED_STATUS, f"In the request {where} must be {wanted}, and is {kind}.")
+    return ApiError(MALFORMED_STATUS, f"In the request {where} must be {wanted}, not {kind}.")
 
 
 def _shown(text: str) -> str:
@@ -173,7 +174,7 @@ def _parse(body: bytes) -> Any:
         found = json.loads(
             text, parse_int=_Number, parse_float=_Number, parse_constant=_no_constant
         )
-        # Half a character can be escaped, but nothing can be done with it.
+        # A lone surrogate can be escaped but not encoded.
         "".join(_all_texts(found)).encode()
     except (ValueError, RecursionError) as error:
         raise ApiError(
@@ -198,12 +199,12 @@ def _all_texts(value: Any) -> list[str]:
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def _reason(error: Exception) -> str:
     if isinstance(error, RecursionError):
-        return "it is nested too deep"
+        return "it is nested too deeply"
     if isinstance(error, UnicodeError):
-        return "it holds bytes or escapes that are no characters"
+        return "it has bytes or escapes that are not characters"
     return str(error)

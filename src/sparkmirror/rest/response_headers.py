@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`response.http.headers.config`: headers that every answer gets.
+"""`response.http.headers.config`: headers of every response.
 
     add Cache-Control: no-cache, "add Allow: GET, PUT", setDate Expires: 31540000000
 
-A rule is `action name:value`; one with a comma in it stands in quotes. `set` replaces, `add` adds;
-with `Date` the value is milliseconds from now.
+A rule is `action name:value`; a rule with a comma is quoted. `set` replaces a header, `add` adds
+one; with `Date` the value is milliseconds from now.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _RULE = re.compile(r"(?P<action>set|add|setDate|addDate)\s+(?P<name>[!-9;-~]+):(
 
 @dataclass(frozen=True, slots=True)
 class HeaderRule:
-    """One header of every answer."""
+    """One header of every response."""
 
     name: str
     value: str
@@ -34,7 +34,6 @@ class HeaderRule:
     is_date: bool
 
     def apply_to(self, headers: MutableHeaders) -> None:
-        """Set or add it."""
         value = self.value
         if self.is_date:
             value = formatdate(time.time() + int(self.value) / 1000, usegmt=True)
@@ -45,11 +44,11 @@ class HeaderRule:
 
 
 def parse_header_rules(text: str) -> tuple[HeaderRule, ...]:
-    """The rules of a text; ConfigError naming the one that is none."""
+    """ConfigError with the rule that is wrong."""
     try:
         items = next(csv.reader([text], skipinitialspace=True), [])
     except csv.Error as error:
-        raise ConfigError(f"{KEY}: it is no list of rules: {error}.", key=KEY) from error
+        raise ConfigError(f"{KEY} is not a list of rules: {error}.", key=KEY) from error
     return tuple(_rule(item.strip()) for item in items if item.strip())
 
 
@@ -59,8 +58,8 @@ def _rule(text: str) -> HeaderRule:
     is_date = found is not None and found["action"].endswith("Date")
     if found is None or (is_date and _DELAY.fullmatch(value) is None):
         raise ConfigError(
-            f"{KEY}: {text!r} is no rule such as 'set X-Frame-Options: DENY'; the actions are "
-            "set, add, setDate and addDate, and dates are milliseconds from now.",
+            f"{KEY}: invalid rule {text!r}; write a rule such as 'set X-Frame-Options: DENY'. The "
+            "actions are set, add, setDate and addDate; dates are milliseconds from now.",
             key=KEY,
         )
     return HeaderRule(found["name"], value, found["action"].startswith("set"), is_date)

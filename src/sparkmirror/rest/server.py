@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The REST API on the addresses that a file names.
+"""Serves the REST API on the listeners of a file.
 
-Ports are bound before anything is started, so that a port in use is an error of the start. Each
-set of listeners (all paths; those below /admin, if they have their own) has a server in a thread;
-http and https may stand side by side in it.
-
-What an operator should know about who can use the API, said once at the start.
+Ports are bound before anything starts, so a port in use is an error of the start. The listeners for
+all paths, and those for /admin if it has its own, each have a server on a thread; it may serve http
+and https. Warnings about unprotected listeners are logged once at the start.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ _EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 - compared, not bound
 
 
 class RestServer:
-    """Binds at once; serves from `start` to `stop`."""
+    """The constructor binds the ports; serves from `start` to `stop`."""
 
     def __init__(self, rest: RestSettings, options: AppOptions) -> None:
         self._rest = rest
@@ -63,7 +61,6 @@ class RestServer:
 
     @classmethod
     def for_worker(cls, settings: WorkerSettings, options: AppOptions | None = None) -> Self:
-        """As a Connect worker's file says."""
         tracking = TopicTrackingPolicy(settings.topic_tracking, settings.topic_tracking_reset)
         return cls(settings.rest, options or AppOptions.from_settings(settings.rest, tracking))
 
@@ -79,11 +76,11 @@ class RestServer:
 
     @property
     def advertised_url(self) -> str:
-        """Where other workers reach this one, with a slash at its end as Connect writes it."""
+        """Where other workers reach this one; ends with a slash, as in Connect."""
         return advertised_url(self._rest, self.ports)
 
     def start(self, api: ConnectApi) -> None:
-        """Serve; returns when every address answers."""
+        """Serve; returns when every listener accepts connections."""
         bound = [one.getsockname()[:2] for one in (*self._sockets, *self._admin_sockets)]
         options = replace(
             self._options, allowed_hosts=AllowedHosts.from_settings(self._rest, bound)
@@ -113,9 +110,9 @@ class RestServer:
             log.warning(sentence)
 
     def prepare_credentials_update(self, rest: RestSettings) -> Callable[[], None]:
-        """What shows another certificate, trusts and lets in others, from the next connection on.
+        """A function that applies other certificates, trust and users to new connections.
 
-        ConfigError if that cannot be. Nothing else of the settings counts.
+        ConfigError if they cannot be used. Other settings are ignored.
         """
         newer = replace(self._rest, tls=rest.tls, client_auth=rest.client_auth, users=rest.users)
         context = _server_context(newer)
@@ -130,7 +127,7 @@ class RestServer:
         return renew
 
     def stop(self) -> None:
-        """Let requests end that are under way, but not for long; may be called again."""
+        """Stop after a short time for requests under way; may be called again."""
         for one in self._servers:
             one.request_stop()
         for one in self._servers:
@@ -148,7 +145,7 @@ class RestServer:
 
     def _context(self) -> ssl.SSLContext:
         if self._tls is None:
-            raise AssertionError("there is one if an address has https")
+            raise AssertionError("a listener with https has a context")
         return self._tls
 
     def _close_sockets(self) -> None:
@@ -157,7 +154,7 @@ class RestServer:
 
 
 class _UvicornServer(uvicorn.Server):
-    """Lets connections in through an acceptor, and speaks TLS where an address has it."""
+    """A uvicorn server that accepts connections through an HttpAcceptor."""
 
     def __init__(
         self, config: uvicorn.Config, listening: Sequence[BoundListener], limits: ConnectionLimits
@@ -166,14 +163,14 @@ class _UvicornServer(uvicorn.Server):
         self._acceptor = HttpAcceptor(listening, self._protocol, limits)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """In place of uvicorn's own, which knows one TLS context from files, and no limits."""
+        """Replaces uvicorn's, which has one TLS context from files and no connection limits."""
         del sockets
         self.servers = []
         self._acceptor.start()
         self.started = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """No new connection, then as uvicorn does it."""
+        """Accept no more connections, then shut down as uvicorn does."""
         await self._acceptor.stop()
         await super().shutdown(sockets)
 
@@ -182,13 +179,12 @@ class _UvicornServer(uvicorn.Server):
 
 
 class _HttpProtocol(H11Protocol):
-    """Answers once: uvicorn refuses a body that is none while the application still answers."""
+    """Sends one response: uvicorn answers 400 while the application still responds."""
 
     def send_400_response(self, msg: str) -> None:
-        """To the request that is being read."""
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
-            cycle.disconnected = True  # for the application there is nobody any more
+            cycle.disconnected = True  # the application sees a closed connection
             if cycle.response_started:
                 self.transport.close()
                 return
@@ -196,21 +192,19 @@ class _HttpProtocol(H11Protocol):
 
 
 class _ServerThread:
-    """One server in a thread."""
-
     def __init__(
         self, name: str, app: FastAPI, listening: Sequence[BoundListener], limits: ConnectionLimits
     ) -> None:
         config = uvicorn.Config(
             app,
-            log_config=None,  # how much is said, and where, is the program's choice
-            log_level="error",  # what strangers send must not fill the log
+            log_config=None,  # the program configures logging
+            log_level="error",  # clients must not fill the log
             access_log=False,
             lifespan="off",
             ws="none",
             http="h11",
             server_header=False,
-            proxy_headers=False,  # the log names who has connected, not who they say they are
+            proxy_headers=False,  # the log shows the connected address, not X-Forwarded-For
             timeout_graceful_shutdown=_GRACE_SECONDS,
             h11_max_incomplete_event_size=_HEAD_BYTES,
         )
@@ -234,7 +228,7 @@ class _ServerThread:
             return
         self._thread.join(_STOP_SECONDS)
         if self._thread.is_alive():
-            log.warning(f"{self._thread.name}: a request does not end; the server is left to it.")
+            log.warning(f"{self._thread.name}: a request does not end; not waiting for it.")
 
     def _run(self) -> None:
         try:
@@ -249,7 +243,7 @@ def _server_context(rest: RestSettings) -> ssl.SSLContext | None:
         return None
     if not rest.tls.chain:
         raise ConfigError(
-            "listeners names https, and there is no certificate for it: set "
+            "listeners has https, but there is no certificate: set "
             "listeners.https.ssl.keystore.location and its password.",
             key="listeners",
         )
@@ -262,7 +256,7 @@ def _server_context(rest: RestSettings) -> ssl.SSLContext | None:
 
 
 def advertised_url(rest: RestSettings, ports: Sequence[int]) -> str:
-    """Connect's rule: what the file says, else http if that is served; its first listener."""
+    """Connect's rule: the file's values, else the first http listener, else the first one."""
     schemes = {one.scheme for one in rest.listeners}
     scheme = rest.advertised_scheme or ("http" if "http" in schemes else "https")
     pairs = list(zip(rest.listeners, ports, strict=True))
@@ -281,7 +275,7 @@ def _own_address() -> str:
 
 
 def _bind(listeners: Iterable[RestListener], bound: list[socket.socket]) -> list[socket.socket]:
-    """Bind all; `bound` has those that were, should one fail."""
+    """Bind all; `bound` has those that were bound if one fails."""
     for one in listeners:
         try:
             bound.append(_listen(one))
@@ -308,7 +302,7 @@ def _listen(listener: RestListener) -> socket.socket:
 
 
 def startup_warnings(rest: RestSettings) -> list[str]:
-    """What an operator should know about who can use the API."""
+    """Listeners on other addresses than loopback without authentication or encryption."""
     asks = rest.users is not None
     sentences = []
     for one in (*rest.listeners, *(rest.admin_listeners or ())):
@@ -317,12 +311,10 @@ def startup_warnings(rest: RestSettings) -> list[str]:
             continue
         if not asks and not needs_certificate:
             sentences.append(
-                f"Whoever reaches {one} can change connectors and read their configurations: the "
-                "REST API asks nobody for a password. See rest.extension.classes and "
-                "ssl.client.auth, or listen on 127.0.0.1."
+                f"The REST API on {one} has no authentication: every client can change connectors "
+                "and read their configurations. Set rest.extension.classes or ssl.client.auth, or "
+                "listen on 127.0.0.1."
             )
         elif asks and one.scheme == "http":
-            sentences.append(
-                f"Passwords for {one} travel readable for everybody on the way; use https."
-            )
+            sentences.append(f"Passwords for {one} are sent in clear text; use https.")
     return sentences

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bodies of requests between workers, which are read before anybody knows who sends them.
+"""Limits for bodies of requests between workers, which are read before they are authenticated.
 
-Their signature is over the body, so a stranger who invents one gets as far as that. Few of them are
-read at a time and none for long; a newcomer takes the place of the one that has taken longest,
-because a worker sends its body at once. So strangers keep neither workers nor people out.
+The signature covers the body, so an unauthenticated client can make the server read one. Few bodies
+are read at a time, each within a timeout. At the limit the oldest read is cancelled, because a
+worker sends its body at once.
 """
 
 from __future__ import annotations
@@ -22,18 +22,17 @@ _AT_A_TIME = 8
 
 
 class SignedBodyReader:
-    """Of one application; its event loop's."""
+    """One for each application; belongs to its event loop."""
 
-    def __init__(self, seconds: float, most_bytes: int, at_a_time: int = _AT_A_TIME) -> None:
+    def __init__(self, seconds: float, most_bytes: int) -> None:
         self._seconds = seconds
         self._most_bytes = most_bytes
-        self._at_a_time = at_a_time
-        self._reading: dict[anyio.CancelScope, None] = {}  # in the order in which they came
-        self._given_up = ThrottledLog(log)
+        self._reading: dict[anyio.CancelScope, None] = {}  # oldest first
+        self._dropped = ThrottledLog(log)
 
     async def read(self, receive: Receive, client: str) -> Receive | None:
-        """What gives the body, read already; None if it took too long or had to make room."""
-        while len(self._reading) >= self._at_a_time:
+        """Return a function that replays the body; None on a timeout or when cancelled."""
+        while len(self._reading) >= _AT_A_TIME:
             oldest = next(iter(self._reading))
             del self._reading[oldest]
             oldest.cancel()
@@ -45,15 +44,15 @@ class SignedBodyReader:
             finally:
                 self._reading.pop(scope, None)
         if messages is None:
-            self._given_up.warn(
-                f"A REST request from {client} that is signed as a worker's is given up: its body "
-                "did not come."
+            self._dropped.warn(
+                f"A REST request from {client}, signed as a worker's, was dropped: its body did "
+                "not arrive in time."
             )
             return None
         return _replay(iter(messages), receive)
 
     async def _messages(self, receive: Receive) -> list[Message]:
-        """Up to the end of the body; of one that is too large, enough to see that it is."""
+        """Read to the end of the body, or just beyond the size limit."""
         messages: list[Message] = []
         size = 0
         while size <= self._most_bytes:

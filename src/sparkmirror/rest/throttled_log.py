@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Log lines about what strangers try: the first at once, then one a minute with their number.
+"""Log lines about what clients do: the first at once, then one a minute with a count.
 
-Whoever can reach the port decides how often such a thing happens; not how much is logged.
+A client decides how often such an event happens. It must not decide how much is logged.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _EVERY_SECONDS = 60.0
 
 
 class ThrottledLog:
-    """Of one kind; any thread."""
+    """Lines of one kind. Thread-safe."""
 
     def __init__(
         self,
@@ -28,21 +28,21 @@ class ThrottledLog:
         self._clock = clock
         self._lock = threading.Lock()
         self._next: float | None = None
-        self._untold = 0
+        self._suppressed = 0
 
     def warn(self, sentence: str) -> None:
-        """One more; `sentence` says what, and holds no secret."""
+        """Log a line or count it. It must not contain secrets."""
         with self._lock:
             now = self._clock()
             if self._next is not None and now < self._next:
-                self._untold += 1
+                self._suppressed += 1
                 return
             self._next = now + self._every_seconds
-            untold, self._untold = self._untold, 0
-        more = f" ({untold} more of this kind since the last such line.)" if untold else ""
+            suppressed, self._suppressed = self._suppressed, 0
+        more = f" ({suppressed} more since the last such line.)" if suppressed else ""
         self._log.warning(f"{sentence}{more}")
 
 
 def loggable(text: str) -> str:
-    """What a stranger has sent, fit for a log: on one line, and short."""
+    """Client input for a log line: escaped, on one line, and short."""
     return ascii(text[:64])

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A client of Kafka Connect's REST API: for any worker, whoever wrote it."""
+"""A client of Kafka Connect's REST API, for any worker."""

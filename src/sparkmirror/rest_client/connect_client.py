@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connect's REST API as calls, for any worker: each answers a value or raises a WorkerError.
+"""Connect's REST API as calls: each returns a value or raises a WorkerError.
 
-A worker whose group is rebalancing says so and has done nothing (409; while reading 500): the
-request is repeated for a while. A refusal becomes a sentence with the address, the request's
-subject and the worker's own words.
-
-How long to wait before asking a worker once more: quickly at first, then less and less often.
+A worker whose group is rebalancing answers 409 (for reads 500) and has done nothing; the request is
+repeated for a while, with growing pauses. A refusal becomes a sentence with the address, the
+request's subject and the worker's message.
 """
 
 from __future__ import annotations

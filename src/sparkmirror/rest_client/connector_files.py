@@ -4,8 +4,8 @@
     {"name": "m", "config": {"connector.class": ..., ...}, "initial_state": "PAUSED"}
     {"name": "m", "connector.class": ..., ...}
 
-Connect turns booleans and numbers into texts; so do we, to the digit, because only then can a file
-be compared with what a worker has stored.
+Booleans and numbers become texts, with the digits as written, as in Connect: a file can then be
+compared with what a worker has stored.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts the connectors of files onto a worker, takes them away, and waits until they have arrived.
+"""Creates, changes and deletes the connectors of files on a worker, and waits for their states.
 
-A connector that was deleted keeps its last status for a moment: taking away therefore ends only
-when the worker knows no status any more, so that whoever creates it anew never reads the old one.
+A deleted connector keeps its last status for a moment. Deleting ends when the worker has no status
+any more, so that a new connector of that name does not show the old one.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sparkmirror.errors import ConfigError, WorkerError, WorkerUnreachableError
+from sparkmirror.formats.connect_status_records import RunState
 from sparkmirror.rest_client.connect_client import ConnectClient, poll_delays
 from sparkmirror.rest_client.connector_files import ConnectorFile
 from sparkmirror.rest_client.deployment import (
@@ -20,7 +21,7 @@ from sparkmirror.rest_client.deployment import (
     StateSettling,
     decide_change,
 )
-from sparkmirror.rest_client.responses import ConnectorStateInfo, State
+from sparkmirror.rest_client.responses import ConnectorStateInfo
 
 DELETE_TIMEOUT_SECONDS = 30.0
 
@@ -125,7 +126,7 @@ def wait_for_states(
         for one in results
         if not one.error
     }
-    verdicts: dict[str, State] = {}
+    verdicts: dict[str, RunState] = {}
     seen: dict[str, ConnectorStateInfo | None] = {}
     for pause in poll_delays():
         silence = _poll_states(worker, waiting, seen, verdicts)
@@ -150,7 +151,7 @@ def _poll_states(
     worker: ConnectClient,
     waiting: dict[str, StateSettling],
     seen: dict[str, ConnectorStateInfo | None],
-    verdicts: dict[str, State],
+    verdicts: dict[str, RunState],
 ) -> str:
     """One round; a worker that is away for a moment is asked again, and its silence returned."""
     for name, settling in list(waiting.items()):
@@ -180,7 +181,10 @@ def _states(status: ConnectorStateInfo | None) -> str:
 
 
 def _with_state(
-    result: DeployResult, verdict: State | None, status: ConnectorStateInfo | None, seconds: float
+    result: DeployResult,
+    verdict: RunState | None,
+    status: ConnectorStateInfo | None,
+    seconds: float,
 ) -> DeployResult:
     name = result.file.name
     if verdict is None:
@@ -189,10 +193,10 @@ def _with_state(
             f"it with `sparkmirror describe {name}`"
         )
         return replace(result, state=status.connector.state if status else "-", error=trouble)
-    if verdict is State.FAILED and status is not None:
+    if verdict is RunState.FAILED and status is not None:
         return replace(result, state=verdict, error=_failure(name, status))
     remark = result.remark
-    if verdict is State.RUNNING and status is not None and not status.tasks:
+    if verdict is RunState.RUNNING and status is not None and not status.tasks:
         remark = "; ".join(filter(None, (remark, "it has no task")))
     return replace(result, state=verdict, remark=remark)
 
@@ -200,7 +204,7 @@ def _with_state(
 def _failure(name: str, status: ConnectorStateInfo) -> str:
     """Where and why, in the first words of the trace."""
     parts = {"": status.connector, **{f" task {n}": one for n, one in status.tasks.items()}}
-    where, state = next((k, v) for k, v in parts.items() if v.state == State.FAILED)
+    where, state = next((k, v) for k, v in parts.items() if v.state == RunState.FAILED)
     first = next((line.strip() for line in state.trace.splitlines() if line.strip()), "no trace")
     return (
         f"connector '{name}'{where} has FAILED: {first[:300]} (all of it: `sparkmirror describe "

@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What has to be done so that a worker has a connector as its file says.
+"""Decides what changes a connector on a worker needs, and when its state is settled.
 
-A worker that hides passwords cannot be asked whether they are still the same: then the
-configuration is sent, and the report says so.
+A worker that hides passwords does not tell whether they are the same: then the configuration is
+sent, and the report says so.
 
-When a connector has arrived in a state, judged from what its status says over time.
-
-A status is written after the fact. Right after a change of its configuration a connector still
-shows the state of before; soon its own state follows, and only then those of its tasks. A new one
-is RUNNING for a moment without any task. What may be too early therefore counts only once it has
-lasted. FAILED after anything else is news, and counts at once.
+A status is written after the fact. After a change of its configuration a connector shows its old
+state for a moment; its own state follows first, then those of its tasks. A new connector is RUNNING
+for a moment without a task. A state that may be old therefore counts only after some time. FAILED
+after another state counts at once.
 """
 
 from __future__ import annotations
@@ -18,14 +16,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sparkmirror.config.keys.table import HIDDEN
 from sparkmirror.errors import ConfigError
+from sparkmirror.formats.connect_status_records import RunState
+from sparkmirror.model import HIDDEN
 from sparkmirror.rest_client.connector_files import ConnectorFile
-from sparkmirror.rest_client.responses import ConnectorStateInfo, State
+from sparkmirror.rest_client.responses import ConnectorStateInfo
 
 STALE_SECONDS = 3.0  # Java's worker needs about one
 NO_TASKS_SECONDS = 5.0
-_RESTING = frozenset({State.PAUSED, State.STOPPED})
+_RESTING = frozenset({RunState.PAUSED, RunState.STOPPED})
 
 
 class DeployChange(StrEnum):
@@ -79,10 +78,10 @@ class StateSettling:
     def __init__(self, *, is_update: bool) -> None:
         self._is_update = is_update
         self._changes = 0
-        self._last: State | None = None
+        self._last: RunState | None = None
         self._since = 0.0
 
-    def observe(self, now: float, status: ConnectorStateInfo | None) -> State | None:
+    def observe(self, now: float, status: ConnectorStateInfo | None) -> RunState | None:
         """The state in which it will stay, or None as long as that is not known."""
         verdict = _overall_state(status)
         if self._changes == 0 or verdict is not self._last:
@@ -92,22 +91,22 @@ class StateSettling:
             return None
         return verdict
 
-    def _required_seconds(self, verdict: State, status: ConnectorStateInfo | None) -> float:
-        is_news = verdict is State.FAILED and self._changes > 1
-        has_no_task = verdict is State.RUNNING and status is not None and not status.tasks
+    def _required_seconds(self, verdict: RunState, status: ConnectorStateInfo | None) -> float:
+        is_news = verdict is RunState.FAILED and self._changes > 1
+        has_no_task = verdict is RunState.RUNNING and status is not None and not status.tasks
         return max(
             STALE_SECONDS if self._is_update and not is_news else 0.0,
             NO_TASKS_SECONDS if has_no_task else 0.0,
         )
 
 
-def _overall_state(status: ConnectorStateInfo | None) -> State | None:
+def _overall_state(status: ConnectorStateInfo | None) -> RunState | None:
     if status is None:
         return None
-    if State.FAILED in status.states:
-        return State.FAILED
-    if status.states == {State.RUNNING}:
-        return State.RUNNING
+    if RunState.FAILED in status.states:
+        return RunState.FAILED
+    if status.states == {RunState.RUNNING}:
+        return RunState.RUNNING
     if len(status.states) == 1 and status.connector.state in _RESTING:
-        return State(status.connector.state)
+        return RunState(status.connector.state)
     return None

@@ -1,34 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One HTTP request and its whole answer: bounded in time and size, never sent to another host.
+"""Requests to one Connect worker: bounded in time and size, never sent to another host.
 
-Python's own urllib is enough for that. A redirect is followed for reading only, and only within
-the same scheme, host and port, since the name and password go with it. A worker on this machine is
-asked directly; one elsewhere through the proxy of the environment, as curl does it.
+A redirect is followed for GET only, and only within the same scheme, host and port, because the
+name and password go with it. A worker on this machine is asked directly, others through the proxy
+of the environment, as curl does.
 """
 
 from __future__ import annotations
 
 import base64
-import http.client
 import json
 import ssl
-import time
-import urllib.error
-import urllib.request
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
 
+from sparkmirror.config.worker_settings import is_loopback
 from sparkmirror.errors import ConfigError, WorkerError, WorkerUnreachableError
 from sparkmirror.model import Secret
+from sparkmirror.security.http_request import (
+    HttpFailure,
+    HttpRequest,
+    HttpRequestError,
+    send_request,
+)
 
 MAX_BYTES = 64 * 1024 * 1024  # of an answer; the largest honest ones are traces of many tasks
 RESPONSE_TIMEOUT_SECONDS = 30.0
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MOST_REDIRECTS = 3
-_CHUNK_BYTES = 64 * 1024
-_HERE = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +82,10 @@ class HttpClient:
 
     def __init__(self, access: WorkerEndpoint) -> None:
         self.access = access
-        self._origin = _origin(urlsplit(access.url))
-        self._opener = urllib.request.OpenerDirector()  # no handler for files, FTP or redirects
-        if urlsplit(access.url).hostname not in _HERE:
-            self._opener.add_handler(urllib.request.ProxyHandler())
-        if self._origin[0] == "https":
-            context = ssl.create_default_context()
-            self._opener.add_handler(urllib.request.HTTPSHandler(context=context))
-        else:
-            self._opener.add_handler(urllib.request.HTTPHandler())
+        place = urlsplit(access.url)
+        self._origin = _origin(place)
+        self._is_elsewhere = not is_loopback(place.hostname or "")
+        self._context = ssl.create_default_context() if place.scheme == "https" else None
 
     def request(self, method: str, path: str, body: object = None) -> HttpResponse:
         """The answer, whatever its status; WorkerUnreachableError if there is none."""
@@ -121,38 +117,21 @@ class HttpClient:
         )
 
     def _send(self, method: str, url: str, body: object) -> tuple[HttpResponse, str | None]:
-        deadline = time.monotonic() + self.access.seconds
-        request = urllib.request.Request(  # noqa: S310 - parse_url lets http and https pass
+        request = HttpRequest(
+            method,
             url,
-            method=method,
-            data=None if body is None else json.dumps(body).encode(),
+            seconds=self.access.seconds,
+            most_bytes=self.access.most_bytes,
             headers=self._headers(),
+            body=None if body is None else json.dumps(body).encode(),
+            uses_proxy=self._is_elsewhere,
         )
         try:
-            with self._opener.open(request, timeout=self.access.seconds) as response:
-                location = response.headers["Location"] if response.status in _REDIRECTS else None
-                return HttpResponse(response.status, self._read_body(response, deadline)), location
-        except urllib.error.URLError as error:
-            raise self._unreachable(error.reason) from error
-        except (OSError, http.client.HTTPException) as error:
-            raise self._unreachable(error) from error
-
-    def _read_body(self, response: http.client.HTTPResponse, deadline: float) -> bytes:
-        body = bytearray()
-        while chunk := response.read1(_CHUNK_BYTES):
-            body += chunk
-            if len(body) > self.access.most_bytes:
-                raise WorkerError(
-                    f"{self.access.url} sends more than {self.access.most_bytes:,} bytes, and the "
-                    "rest was not read. Is --url the address of a Connect worker?",
-                    url=self.access.url,
-                    status=response.status,
-                )
-            if time.monotonic() > deadline:
-                raise TimeoutError
-        if response.length:  # read1 takes an early end for the end
-            raise http.client.IncompleteRead(bytes(body[:0]), response.length)
-        return bytes(body)
+            answer = send_request(request, self._context)
+        except HttpRequestError as error:
+            raise self._no_answer(error) from error
+        location = answer.headers.get("location") if answer.status in _REDIRECTS else None
+        return HttpResponse(answer.status, answer.body), location
 
     def _headers(self) -> dict[str, str]:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
@@ -161,23 +140,30 @@ class HttpClient:
             headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
         return headers
 
-    def _unreachable(self, reason: object) -> WorkerUnreachableError:
-        match reason:
-            case TimeoutError():
-                words = f"no whole answer within {self.access.seconds:g} s"
-            case ssl.SSLCertVerificationError():
-                words = (
-                    f"its certificate is not trusted ({reason.verify_message}); name a file with "
-                    "the right authority in SSL_CERT_FILE"
+    def _no_answer(self, error: HttpRequestError) -> WorkerError:
+        match error.failure:
+            case HttpFailure.TOO_LARGE:
+                return WorkerError(
+                    f"{self.access.url} sends {error.detail}, and the rest was not read. "
+                    "Is --url the address of a Connect worker?",
+                    url=self.access.url,
+                    status=error.status,
                 )
-            case ConnectionRefusedError():
+            case HttpFailure.TIMEOUT:
+                words = f"no whole answer within {self.access.seconds:g} s"
+            case HttpFailure.UNTRUSTED:
+                words = (
+                    f"its certificate is not trusted ({error.detail}); name a file with the right "
+                    "authority in SSL_CERT_FILE"
+                )
+            case HttpFailure.REFUSED:
                 words = "nobody listens there"
-            case http.client.IncompleteRead() | http.client.RemoteDisconnected():
-                words = "the connection ended before the answer"
-            case OSError():
-                words = reason.strerror or str(reason) or type(reason).__name__
+            case HttpFailure.TLS:
+                words = f"TLS failed ({error.detail})"
+            case HttpFailure.NOT_HTTP:
+                words = f"no HTTP: {error.detail}"
             case _:
-                words = f"no HTTP: {reason!r:.200}"
+                words = error.detail
         return WorkerUnreachableError(
             f"The Connect worker at {self.access.url} cannot be reached: {words}. "
             "Check --url (or SPARKMIRROR_URL), and that the worker runs.",

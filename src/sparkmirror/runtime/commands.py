@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people ask of a pair's connectors: to pause, to stop, to go on, to begin anew.
+"""Target states and restarts of a pair's connectors, in MM2's own config topic on the target.
 
-Kept where Connect's workers keep it, in MM2's own config topic on the target (`target-state-` and
-`restart-connector-` records), so that it outlives the process, reaches whichever process runs the
-pair, and is understood by a Java MM2. Every process reads it; nobody but this thread writes.
+`target-state-` and `restart-connector-` records, as Connect's workers write them: they outlive the
+process, reach the process that runs the pair, and a Java MM2 reads them. Every process with the
+file reads them about twice a second, on the thread `<flow>/commands`. A request writes on its own
+thread.
 """
 
 from __future__ import annotations
@@ -12,61 +13,47 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.settings import FlowSettings
+from sparkmirror.connect.group_state import ConfigTopic
 from sparkmirror.errors import BrokerError, SparkmirrorError
 from sparkmirror.formats.connect_config_records import RestartRequest, TargetState
-from sparkmirror.kafka.cluster_client import UNKNOWN_TOPIC_OR_PARTITION, ClusterClient
-from sparkmirror.state.connect_configs import ConfigLog
+from sparkmirror.kafka.cluster_client import UNKNOWN_TOPIC_OR_PARTITION
 from sparkmirror.wire.backoff import Backoff
-from sparkmirror.wire.settings import ConnectionSettings
 
 TargetStates: TypeAlias = Mapping[ConnectorClass, TargetState]  # of those that shall not run
 
-_LOOK_SECONDS = 0.5  # an order given elsewhere is carried out within two seconds
+_POLL_SECONDS = 0.5  # a command that another process took is carried out within two seconds
 _READ_SECONDS = 10.0
-_STOP_SECONDS = 2.0
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class RestartCommand:
-    """Somebody wants a connector begun anew."""
+    """A request to restart a connector with its tasks."""
 
     kind: ConnectorClass
     only_failed: bool
 
 
-@dataclass(slots=True)
-class _Command:
-    write: Callable[[ConfigLog], None]
-    done: Future[None] = field(default_factory=Future)
-
-
 class FlowCommands:
-    """The commands for one pair, read about twice a second.
+    """The commands for one pair. Thread-safe."""
 
-    `set_target_state` and `request_restart` may be called by any thread.
-    """
-
-    def __init__(
-        self,
-        settings: FlowSettings,
-        on_target_states: Callable[[TargetStates], None],
-        restart: Callable[[RestartCommand], None],
-    ) -> None:
-        """The thread of this calls both functions; `on_target_states` first, once all is read."""
+    def __init__(self, settings: FlowSettings, on_change: Callable[[], None]) -> None:
+        """`on_change` runs after every change, on the thread that has read it."""
         self._flow = settings.flow
-        self._client = ClusterClient(settings.target_admin)
-        self._topic = settings.internal_topics.configs
+        self._connection = settings.target_admin
+        self._config_topic = ConfigTopic(
+            settings.target_admin, settings.internal_topics.configs, self._update
+        )
         self._names = connector_names(settings)
-        self._on_target_states = on_target_states
-        self._restart = restart
-        self._commands: queue.SimpleQueue[_Command | None] = queue.SimpleQueue()
+        self._on_change = on_change
+        self._restarts: queue.SimpleQueue[RestartCommand] = queue.SimpleQueue()
+        self._lock = threading.Lock()  # of `target_states` and the topic's events
+        self._wake = threading.Event()
         self._stopping = threading.Event()
         self._backoff = Backoff()  # while it cannot be read
         self._thread = threading.Thread(
@@ -76,101 +63,92 @@ class FlowCommands:
         self.problem = ""
 
     def start(self) -> None:
-        """Begin to read."""
+        """Start to read."""
         self._thread.start()
 
-    def update_connection(self, connection: ConnectionSettings) -> None:
-        """Connect anew, in another way, and look at once."""
-        self._client.update_connection(connection)
-        self._commands.put(None)
+    def update_settings(self, settings: FlowSettings) -> None:
+        """Use the connectors and the connection of a newer file."""
+        self._names = connector_names(settings)
+        if settings.target_admin != self._connection:
+            self._connection = settings.target_admin
+            self._config_topic.update_connection(settings.target_admin)
+        self._wake.set()
+
+    def take_restarts(self) -> list[RestartCommand]:
+        """The restarts that were requested since the last call."""
+        found = []
+        while not self._restarts.empty():
+            found.append(self._restarts.get())
+        return found
 
     def stop(self) -> None:
-        """End; a request on its way does not keep anybody for long."""
+        """End the thread. Does not wait."""
         self._stopping.set()
-        self._commands.put(None)
+        self._wake.set()
 
     def set_target_state(self, kind: ConnectorClass, state: TargetState, seconds: float) -> None:
-        """Write down what a connector shall do; a ClusterError or TimeoutError if that fails."""
-        self._submit(lambda log: log.put_target_state(self._names[kind], state), seconds)
+        """Write a target state; ClusterError, or TimeoutError if the topic is in use for long."""
+        with self._config_topic.writing(seconds) as log:
+            log.put_target_state(self._names[kind], state)
 
     def request_restart(self, kind: ConnectorClass, seconds: float, *, only_failed: bool) -> None:
-        """Ask whoever runs the pair to begin a connector anew, with its tasks."""
+        """Ask the process that runs the pair to restart a connector; errors as above."""
         request = RestartRequest(self._names[kind], include_tasks=True, only_failed=only_failed)
-        self._submit(lambda log: log.put_restart_request(request), seconds)
-
-    def _submit(self, write: Callable[[ConfigLog], None], seconds: float) -> None:
-        command = _Command(write)
-        self._commands.put(command)
-        command.done.result(seconds)
+        with self._config_topic.writing(seconds) as log:
+            log.put_restart_request(request)
 
     # --- its thread
 
     def _run(self) -> None:
-        log = ConfigLog(self._client, self._topic)
         try:
-            command: _Command | None = None
             while not self._stopping.is_set():
-                command = self._next(self._poll(log, command))
+                self._wake.wait(self._read())
+                self._wake.clear()
         except Exception as error:  # noqa: BLE001 - a thread's root: the pair goes on, and says it
-            _log.exception(f"{self._flow}: orders over REST are not read any more")
-            self.problem = f"orders over REST are not read any more: {error!r}"
+            _log.exception(f"{self._flow}: commands over REST are not read any more")
+            self.problem = f"commands over REST are not read any more: {error!r}"
         finally:
-            self._client.close()
+            self._config_topic.close()
 
-    def _next(self, pause_seconds: float) -> _Command | None:
-        """What is ordered within the pause; whoever orders something does not wait for its end."""
+    def _read(self) -> float:
+        """Read to the end; returns the pause until the next time."""
         try:
-            return self._commands.get(timeout=pause_seconds)
-        except queue.Empty:
-            return None
-
-    def _poll(self, log: ConfigLog, command: _Command | None) -> float:
-        """Carry an order out and read; how long to wait for the next look."""
-        try:
-            if command is not None:
-                command.write(log)
-            events = log.refresh(_READ_SECONDS)
+            self._config_topic.refresh(_READ_SECONDS)
         except SparkmirrorError as error:
-            return self._failed(error, command)
-        if command is not None:
-            command.done.set_result(None)
+            return self._on_failure(error)
         self.problem = ""
-        self._update_target_states(log)
-        for event in events:
-            if isinstance(event, RestartRequest):
-                self._on_restart_request(event)
         self._backoff.reset()
-        return _LOOK_SECONDS
+        self._update()
+        return _POLL_SECONDS
 
-    def _failed(self, error: SparkmirrorError, command: _Command | None) -> float:
-        if command is not None:
-            command.done.set_exception(error)
+    def _on_failure(self, error: SparkmirrorError) -> float:
         is_missing = isinstance(error, BrokerError) and error.code == UNKNOWN_TOPIC_OR_PARTITION
-        if (
-            is_missing and not self.target_states
-        ):  # before the first start: nobody has asked for anything
-            self._update_target_states(None)
-            return _LOOK_SECONDS
+        if is_missing and not self.target_states:  # before the first start: there are no commands
+            self._update()
+            return _POLL_SECONDS
         if not self.problem:
-            _log.warning(f"{self._flow}: what its connectors shall do cannot be read: {error}")
-        self.problem = f"what its connectors shall do cannot be read: {error}"
-        return max(_LOOK_SECONDS, self._backoff.next_pause(slow=not error.retriable))
+            _log.warning(f"{self._flow}: the target states of its connectors are unknown: {error}")
+        self.problem = f"the target states of its connectors are unknown: {error}"
+        return max(_POLL_SECONDS, self._backoff.next_pause(slow=not error.retriable))
 
-    def _update_target_states(self, log: ConfigLog | None) -> None:
-        wanted = {} if log is None else log.state.target_states
-        found = {
-            kind: wanted[name]
-            for kind, name in self._names.items()
-            if wanted.get(name, TargetState.STARTED) is not TargetState.STARTED
-        }
-        if found != self.target_states:
-            self.target_states = found
-            self._on_target_states(found)
+    # --- the thread that has read the topic
 
-    def _on_restart_request(self, request: RestartRequest) -> None:
-        for kind, name in self._names.items():
-            if name == request.connector:
-                self._restart(RestartCommand(kind, request.only_failed))
+    def _update(self) -> None:
+        with self._lock:
+            kinds = {name: kind for kind, name in self._names.items()}
+            states = self._config_topic.state.target_states
+            found = {
+                kind: states[name]
+                for name, kind in kinds.items()
+                if states.get(name, TargetState.STARTED) is not TargetState.STARTED
+            }
+            has_changed, self.target_states = found != self.target_states, found
+            for event in self._config_topic.drain_events():
+                if isinstance(event, RestartRequest) and event.connector in kinds:
+                    self._restarts.put(RestartCommand(kinds[event.connector], event.only_failed))
+                    has_changed = True
+        if has_changed:
+            self._on_change()
 
 
 def connector_names(settings: FlowSettings) -> dict[ConnectorClass, str]:

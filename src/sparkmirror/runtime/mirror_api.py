@@ -4,57 +4,46 @@
 They are named `A->B.MirrorSourceConnector` and so on, since MM2's own names are the same for every
 pair. What the file decides cannot be changed here, and the answer says so; pausing, stopping and
 restarting can, on any of the processes with the file (`runtime/commands.py`).
-
-What the connectors of a pair do, in Connect's words, as this process sees it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import TimeoutError as TooLong
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import NoReturn
 
 from sparkmirror.config.config_changes import ParsedRun
 from sparkmirror.config.connector_config import PLUGIN_VERSION
-from sparkmirror.config.connector_validation import ConfigValidation
 from sparkmirror.config.files.properties import parse_properties
-from sparkmirror.config.keys.connector_classes import ConnectorClass, KeyDefinition
+from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.worker_config import WorkerConfig
-from sparkmirror.connect import api_errors, plugins
+from sparkmirror.connect import api_errors
 from sparkmirror.connect.api import (
     ApiError,
     ConnectorInfo,
     ConnectorStateInfo,
-    LogLevel,
     ParseTasks,
-    Plugin,
     SignedBody,
     StateInfo,
 )
+from sparkmirror.connect.connector_queries import ConnectorQueries, as_restarting
 from sparkmirror.connect.log_levels import LogLevels
 from sparkmirror.connect.offset_alterations import OffsetEntry
-from sparkmirror.connectors.connector_states import (
-    ConnectorState,
-    ReportedState,
-    checkpoint_state,
-    heartbeat_state,
-    source_state,
-)
+from sparkmirror.connectors.connector_states import ConnectorState, ReportedState
+from sparkmirror.connectors.targets import InstanceView
 from sparkmirror.errors import ClusterError
 from sparkmirror.formats.connect_config_records import TargetState
+from sparkmirror.formats.connect_fields import Config
 from sparkmirror.formats.connect_json import Json
-from sparkmirror.formats.connect_status_records import RunState
 from sparkmirror.kafka.admin import ClusterAdmin
-from sparkmirror.runtime.flow_supervisor import SupervisedFlow
-from sparkmirror.runtime.herder import Herder
-from sparkmirror.spark.flow_status import FlowSnapshot, FlowState
+from sparkmirror.policy.loading import load_policy
+from sparkmirror.runtime.mirror_targets import MirrorFlow, connector_name
+from sparkmirror.spark.flow_status import FlowState
 from sparkmirror.state.offset_store import OffsetStore
 
-Config = Mapping[str, str | None]
-
-_ORDER_SECONDS = 30.0
+_COMMAND_SECONDS = 30.0
 _TASK = {kind: kind.java_name.removesuffix("Connector") + "Task" for kind in ConnectorClass}
 _WORKER = """\
 bootstrap.servers={servers}
@@ -64,49 +53,55 @@ offset.storage.topic=mm2-offsets.internal
 status.storage.topic=mm2-status.internal
 """
 
-_AT_REST = {TargetState.PAUSED: RunState.PAUSED, TargetState.STOPPED: RunState.STOPPED}
-
 
 @dataclass(frozen=True, slots=True)
 class _Connector:
-    """One connector of one pair."""
+    """One connector of one pair at one moment."""
 
     name: str
-    pair: SupervisedFlow
+    pair: MirrorFlow
     kind: ConnectorClass
+    instances: Mapping[str, InstanceView]
 
     def state(self) -> ConnectorState:
-        return flow_connector_states(self.pair)[self.kind]
+        return self.pair.state(self.kind, self.instances)
+
+    @property
+    def is_active(self) -> bool:
+        view = self.instances.get(self.name)
+        return view is not None and view.is_active
 
 
-class MirrorApi:
-    """Implements ConnectApi; all of it is anybody's."""
+class MirrorApi(ConnectorQueries):
+    """Implements ConnectApi: state from the supervisor, changes by commands. Any thread."""
 
     def __init__(
         self,
         file: str,
-        pairs: Callable[[], Sequence[SupervisedFlow]],
+        pairs: Callable[[], Sequence[MirrorFlow]],
+        instances: Callable[[], Mapping[str, InstanceView]],
         reading: Callable[[], ParsedRun],
         worker_id: str,
     ) -> None:
         """`file` is what to change, `worker_id` what statuses name."""
+        super().__init__(LogLevels())
         self._file = file
         self._pairs = pairs
+        self._instances = instances
         self._reading = reading
         self._worker_id = worker_id
-        self._levels = LogLevels()
         self._cluster_id: str | None = None
 
     # --- the process
 
     def refresh(self) -> None:
-        """What the other processes say is read all the time."""
+        """Nothing: commands are read all the time."""
 
     def server_info(self) -> Mapping[str, str]:
         """The cluster is the target of the first pair."""
         if self._cluster_id is None:
             [pair, *_] = self._pairs()
-            with ClusterAdmin(pair.spec.settings.target_admin) as admin:
+            with ClusterAdmin(pair.settings.target_admin) as admin:
                 self._cluster_id = admin.cluster().cluster_id or ""
         return {
             "version": PLUGIN_VERSION,
@@ -116,7 +111,8 @@ class MirrorApi:
 
     def health(self) -> tuple[int, Mapping[str, str]]:
         """Healthy once every pair runs here or is known to run elsewhere."""
-        flows = [pair.snapshot() for pair in self._pairs()]
+        instances = self._instances()
+        flows = [pair.snapshot(instances) for pair in self._pairs()]
         failed = [one for one in flows if one.state is FlowState.FAILED]
         if failed:
             message = f"{failed[0].flow}: {failed[0].reason}"
@@ -134,24 +130,18 @@ class MirrorApi:
 
     # --- what there is
 
-    def connectors(self) -> list[str]:
-        """The names of all connectors, pair by pair."""
-        return [*self._connectors_by_name()]
+    def _configs(self) -> Mapping[str, Config]:
+        return {name: self._config(one) for name, one in self._connectors_by_name().items()}
 
-    def info(self, name: str) -> ConnectorInfo:
-        """As the file has it."""
-        one = self._require_connector(name, api_errors.connector_not_found)
-        return ConnectorInfo(name, self._config(one), tuple(sorted(one.state().tasks)))
-
-    def status(self, name: str) -> ConnectorStateInfo:
-        """What it does, in this process."""
-        one = self._require_connector(name, api_errors.status_not_found)
+    def _state(self, name: str) -> ConnectorStateInfo | None:
+        one = self._connectors_by_name().get(name)
+        if one is None:
+            return None
         now = one.state()
         tasks = {task: self._state_info(part) for task, part in now.tasks.items()}
         return ConnectorStateInfo(name, self._state_info(now.connector), tasks)
 
-    def task_configs(self, name: str) -> list[dict[str, str | None]]:
-        """The configurations of its tasks, in their order."""
+    def _tasks(self, name: str) -> Sequence[Config]:
         one = self._require_connector(name, api_errors.connector_not_found)
         config = {**self._config(one), "task.class": _TASK[one.kind]}
         return [
@@ -167,23 +157,23 @@ class MirrorApi:
             for task, part in sorted(one.state().tasks.items())
         ]
 
-    def task_status(self, name: str, task: int) -> StateInfo:
-        """What one task does."""
-        found = (
-            self._require_connector(name, lambda name: api_errors.task_status_not_found(name, task))
-            .state()
-            .tasks
-        )
-        if task not in found:
-            raise api_errors.task_status_not_found(name, task)
-        return self._state_info(found[task])
+    def _worker_config(self) -> WorkerConfig:
+        """A worker on the first pair's target, with the file's config providers."""
+        [pair, *_] = self._pairs()
+        servers = ",".join(pair.settings.target_admin.bootstrap_servers)
+        file = parse_properties(_WORKER.format(servers=servers), self._file)
+        return WorkerConfig(file, self._reading().resolver)
 
     def topics(self, name: str) -> list[str]:
         """The topics on the target that it writes to now."""
         one = self._connectors_by_name().get(name)
-        if one is None or one.pair.herder is None:
+        if one is None or not one.is_active:
             return []
-        names, source = one.pair.spec.policy.replication, one.pair.spec.flow.source
+        settings = one.pair.settings
+        names, source = (
+            load_policy(settings.policy, settings.flow).replication,
+            settings.flow.source,
+        )
         if one.kind is ConnectorClass.HEARTBEAT:
             return [names.heartbeats_topic()]
         if one.kind is ConnectorClass.CHECKPOINT:
@@ -196,7 +186,7 @@ class MirrorApi:
         one = self._require_connector(name, api_errors.connector_not_found)
         if one.kind is not ConnectorClass.SOURCE:
             return []
-        settings = one.pair.spec.settings
+        settings = one.pair.settings
         store = OffsetStore(
             settings.state_cluster,
             settings.internal_topics.offsets,
@@ -212,52 +202,39 @@ class MirrorApi:
                 },
                 "offset": {"offset": stored.offset},
             }
-            for tp, stored in sorted(store.read(_ORDER_SECONDS).positions.items())
+            for tp, stored in sorted(store.read(_COMMAND_SECONDS).positions.items())
         ]
 
     # --- what may be asked for
 
     def pause(self, name: str) -> None:
-        """Copy nothing, also after a restart of the process."""
         self._set_target_state(name, TargetState.PAUSED)
 
     def resume(self, name: str) -> None:
-        """Go on after a pause or a stop."""
         self._set_target_state(name, TargetState.STARTED)
 
     def stop(self, name: str) -> None:
-        """Copy nothing and have no tasks."""
         self._set_target_state(name, TargetState.STOPPED)
 
     def restart(
         self, name: str, *, include_tasks: bool, only_failed: bool
     ) -> ConnectorStateInfo | None:
-        """Begin anew, tasks included: they are planned together."""
+        """Restart a connector with its tasks: they are planned together."""
         one = self._require_connector(name, api_errors.restart_target_not_found)
         before = self.status(name)
-        self._submit(
-            lambda seconds: one.pair.ownership.commands.request_restart(
-                one.kind, seconds, only_failed=only_failed
-            )
-        )
+        with _command_errors():
+            one.pair.commands.request_restart(one.kind, _COMMAND_SECONDS, only_failed=only_failed)
         if not include_tasks and not only_failed:
             return None
-        return ConnectorStateInfo(
-            name,
-            self._restarting(before.connector, only_failed=only_failed),
-            {
-                task: self._restarting(part, only_failed=only_failed)
-                for task, part in before.tasks.items()
-            },
-        )
+        return as_restarting(before, include_tasks=True, only_failed=only_failed)
 
     def restart_task(self, name: str, task: int) -> None:
-        """Begin the tasks of a connector anew, all of them."""
+        """Restart all tasks: they are planned together."""
         one = self._require_connector(name, api_errors.restart_target_not_found)
         if task not in one.state().tasks:
             raise api_errors.unknown_task(name, task)
-        commands = one.pair.ownership.commands
-        self._submit(lambda seconds: commands.request_restart(one.kind, seconds, only_failed=False))
+        with _command_errors():
+            one.pair.commands.request_restart(one.kind, _COMMAND_SECONDS, only_failed=False)
 
     # --- what the file decides
 
@@ -308,30 +285,7 @@ class MirrorApi:
             f"taken up without a restart.",
         )
 
-    # --- classes and loggers
-
-    def plugins(self, *, connectors_only: bool) -> list[Plugin]:
-        """What there is to configure."""
-        return plugins.plugins(connectors_only=connectors_only)
-
-    def plugin_config(self, plugin: str, version: str | None) -> Sequence[KeyDefinition]:
-        """The keys of a plugin."""
-        return plugins.plugin_config(plugin, version)
-
-    def validate(self, plugin: str, config: Config) -> ConfigValidation:
-        """As a worker on the first pair's target would see it, with the file's providers."""
-        [pair, *_] = self._pairs()
-        servers = ",".join(pair.spec.settings.target_admin.bootstrap_servers)
-        file = parse_properties(_WORKER.format(servers=servers), self._file)
-        return plugins.validate(plugin, config, WorkerConfig(file, self._reading().resolver))
-
-    def loggers(self) -> Mapping[str, LogLevel]:
-        """Every logger whose level is set."""
-        return self._levels.all()
-
-    def logger(self, name: str) -> LogLevel:
-        """One of them."""
-        return self._levels.get(name)
+    # --- loggers
 
     def set_logger(self, name: str, level: str, *, cluster: bool) -> list[str]:  # noqa: ARG002
         """Set a level in this process; the others have loggers of their own."""
@@ -340,8 +294,9 @@ class MirrorApi:
     # --- inside
 
     def _connectors_by_name(self) -> dict[str, _Connector]:
+        instances = self._instances()
         found = (
-            _Connector(f"{pair.spec.flow}.{kind.value}", pair, kind)
+            _Connector(connector_name(pair.flow, kind), pair, kind, instances)
             for pair in self._pairs()
             for kind in pair.connectors
         )
@@ -354,75 +309,27 @@ class MirrorApi:
         return found
 
     def _config(self, one: _Connector) -> dict[str, str | None]:
-        texts = self._reading().connectors.get(one.pair.spec.flow, {}).get(one.kind, {})
+        texts = self._reading().connectors.get(one.pair.flow, {}).get(one.kind, {})
         return {**texts, "name": one.name}
 
     def _state_info(self, part: ReportedState) -> StateInfo:
         return StateInfo(part.state, self._worker_id, part.trace, PLUGIN_VERSION, part.warning)
 
-    def _restarting(self, part: StateInfo, *, only_failed: bool) -> StateInfo:
-        if only_failed and part.state is not RunState.FAILED:
-            return part
-        return StateInfo(RunState.RESTARTING, self._worker_id, version=PLUGIN_VERSION)
-
     def _set_target_state(self, name: str, state: TargetState) -> None:
         one = self._require_connector(name, api_errors.unknown_connector)
-        self._submit(
-            lambda seconds: one.pair.ownership.commands.set_target_state(one.kind, state, seconds)
-        )
-
-    def _submit(self, command: Callable[[float], None]) -> None:
-        try:
-            command(_ORDER_SECONDS)
-        except TooLong:
-            raise ApiError(
-                HTTPStatus.INTERNAL_SERVER_ERROR,
-                "The target cluster did not answer in time; whether it was written is not known.",
-            ) from None
-        except ClusterError as error:
-            raise ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, str(error)) from error
+        with _command_errors():
+            one.pair.commands.set_target_state(one.kind, state, _COMMAND_SECONDS)
 
 
-def flow_connector_states(pair: SupervisedFlow) -> dict[ConnectorClass, ConnectorState]:
-    """Every connector of a pair that its file asks for."""
-    flow, herder = pair.snapshot(), pair.herder
-    target_states = pair.ownership.commands.target_states or {}
-    return {
-        kind: _inactive_state(_AT_REST[target_states[kind]])
-        if kind in target_states and not _is_running(kind, herder)
-        else _running_state(kind, flow, herder)
-        for kind in pair.connectors
-    }
-
-
-def _inactive_state(state: RunState) -> ConnectorState:
-    return ConnectorState(ReportedState(state))
-
-
-def _is_running(kind: ConnectorClass, herder: Herder | None) -> bool:
-    if herder is None:
-        return False
-    if kind is ConnectorClass.SOURCE:
-        return herder.source is not None and herder.source.is_copying
-    part = herder.checkpoint if kind is ConnectorClass.CHECKPOINT else herder.heartbeat
-    return part is not None and part.is_running
-
-
-def _running_state(
-    kind: ConnectorClass, flow: FlowSnapshot, herder: Herder | None
-) -> ConnectorState:
-    if herder is None:
-        return source_state(flow, ())
-    if kind is ConnectorClass.SOURCE:
-        return source_state(flow, herder.status.tasks())
-    # The small ones live their own lives as soon as the pair has its topics.
-    own = replace(flow, state=FlowState.RUNNING, reason="") if herder.has_started else flow
-    if kind is ConnectorClass.HEARTBEAT:
-        return heartbeat_state(own, herder.heartbeat.status if herder.heartbeat else None)
-    one = herder.checkpoint
-    return checkpoint_state(
-        own,
-        failure=one.failure if one else "",
-        refusals=one.permanent_errors if one else (),
-        has_task=one is not None,
-    )
+@contextmanager
+def _command_errors() -> Iterator[None]:
+    """ApiError 500 if a command could not be written."""
+    try:
+        yield
+    except TimeoutError:
+        raise ApiError(
+            HTTPStatus.INTERNAL_SERVER_ERROR,
+            "The target cluster did not answer in time; nothing was written.",
+        ) from None
+    except ClusterError as error:
+        raise ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, str(error)) from error

@@ -5,18 +5,19 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from urllib.parse import urlsplit
 
 from sparkmirror.config.config_changes import ParsedRun
 from sparkmirror.config.worker_settings import RunRestSettings
+from sparkmirror.connectors.targets import InstanceView
 from sparkmirror.errors import SetupError
 from sparkmirror.rest.app import AppOptions
 from sparkmirror.rest.offsets import TopicTrackingPolicy
 from sparkmirror.rest.server import RestServer
-from sparkmirror.runtime.flow_supervisor import SupervisedFlow
 from sparkmirror.runtime.mirror_api import MirrorApi
+from sparkmirror.runtime.mirror_targets import MirrorFlow
 
 _LOOPBACK = "127.0.0.1"
 _log = logging.getLogger(__name__)
@@ -29,12 +30,14 @@ class MirrorRestServer:
         self,
         rest: RunRestSettings,
         file: str,
-        pairs: Callable[[], Sequence[SupervisedFlow]],
+        flows: Callable[[], Sequence[MirrorFlow]],
+        instances: Callable[[], Mapping[str, InstanceView]],
         reading: Callable[[], ParsedRun],
     ) -> None:
         self._rest = rest
         self._server = _bind(rest)
-        self._server.start(MirrorApi(file, pairs, reading, _worker_id(self._server.advertised_url)))
+        worker_id = _worker_id(self._server.advertised_url)
+        self._server.start(MirrorApi(file, flows, instances, reading, worker_id))
 
     @property
     def url(self) -> str:

@@ -5,72 +5,83 @@ The group is that of MM2's workers (`group.id`, by default `A-mm2`, on the targe
 piece of work that one member runs while the others with the same pair stand by. Workers, Java's and
 ours, speak other protocols, so a group is theirs or ours: a Java MM2 with the same file keeps us
 waiting, and is refused while we are there.
-
-A pair is acquired when it is ours and it is known which of its connectors shall rest.
 """
 
 from __future__ import annotations
 
-import threading
+from collections.abc import Callable
+from dataclasses import dataclass
 
+from sparkmirror.config.settings import FlowSettings
+from sparkmirror.config.worker_settings import GroupSettings
 from sparkmirror.errors import ClusterError
 from sparkmirror.group.assignor import AssignableConnectors
 from sparkmirror.group.membership import Membership
-from sparkmirror.runtime.commands import FlowCommands, TargetStates
-from sparkmirror.runtime.flow_supervisor import FlowSpec, OwnershipCallbacks, OwnershipStatus
 from sparkmirror.spark.flow_status import FlowState
 from sparkmirror.wire.settings import ConnectionSettings
 
 
+@dataclass(frozen=True, slots=True)
+class OwnershipStatus:
+    """What is shown of a pair that does not run here."""
+
+    state: FlowState
+    reason: str
+
+
 class FlowOwnership:
-    """The place of one process in the group of one pair."""
+    """The place of this process in the group of one pair. Thread-safe."""
 
     def __init__(
         self,
-        plan: FlowSpec,
-        identity: str,
-        calls: OwnershipCallbacks,
+        settings: FlowSettings,
+        group: GroupSettings,
+        process_id: str,
+        *,
+        on_change: Callable[[], None],
+        release: Callable[[], None],
     ) -> None:
-        """`identity` is what the other processes call this one."""
-        self._name = str(plan.flow)
-        self._group = plan.group.group_id
-        self._cluster = plan.flow.target
-        self._calls = calls
-        self._lock = threading.Lock()
-        self._is_ours = False
-        self._target_states: TargetStates | None = None
-        self.commands = FlowCommands(plan.settings, self._on_target_states, calls.on_restart)
+        """`process_id` names this process to the others.
+
+        `release` runs on the group's thread and returns when the pair writes nothing any more.
+        """
+        self._name = str(settings.flow)
+        self._group = group.group_id
+        self._cluster = settings.flow.target
+        self._on_change = on_change
+        self._release = release
+        self._is_assigned = False
         self._membership = Membership(
-            plan.settings.target_admin,
-            plan.group,
-            identity,
+            settings.target_admin,
+            group,
+            process_id,
             _SingleFlow(self._name),
             on_assigned=self._on_assigned,
             on_revoked=self._on_revoked,
         )
 
     def start(self) -> None:
-        """Join, and read what is asked of the pair."""
-        self.commands.start()
+        """Join the group."""
         self._membership.start()
 
     def update_connection(self, connection: ConnectionSettings) -> None:
-        """Connect in another way from now on; the place is kept."""
+        """Use other connection settings from now on; the place is kept."""
         self._membership.update_connection(connection)
-        self.commands.update_connection(connection)
 
     def stop(self, seconds: float) -> bool:
-        """End the pair and leave, waiting so long; whether that is done."""
-        self.commands.stop()
+        """Release the pair and leave the group, waiting so long; whether that is done."""
         return self._membership.stop(seconds)
+
+    @property
+    def is_owner(self) -> bool:
+        """Whether this process runs the pair; False as soon as the place may be another's."""
+        return self._is_assigned and self._membership.is_member
 
     def status(self) -> OwnershipStatus:
         """Why the pair does not run here."""
         member = self._membership
         if member.problem is not None:
             return OwnershipStatus(_state(member), member.problem)
-        if self._is_ours and self.commands.problem:
-            return OwnershipStatus(FlowState.RETRYING, self.commands.problem)
         if not member.is_member or self._name in member.assignment:
             group = f"group {self._group} on {self._cluster}"
             return OwnershipStatus(
@@ -87,29 +98,17 @@ class FlowOwnership:
 
     def _on_assigned(self, names: tuple[str, ...]) -> None:
         if self._name in names:
-            with self._lock:
-                self._is_ours = True
-                self._notify_acquired()
+            self._is_assigned = True
+            self._on_change()
 
     def _on_revoked(self, names: tuple[str, ...]) -> None:
         if self._name in names:
-            with self._lock:
-                self._is_ours = False
-            self._calls.on_revoked()
-
-    def _on_target_states(self, target_states: TargetStates) -> None:
-        with self._lock:
-            self._target_states = target_states
-            self._notify_acquired()
-
-    def _notify_acquired(self) -> None:
-        """Under the lock, so that no target state acquires a pair that is being revoked."""
-        if self._is_ours and self._target_states is not None:
-            self._calls.on_acquired(self._target_states)
+            self._is_assigned = False
+            self._release()
 
 
 def _state(member: Membership) -> FlowState:
-    """A group that is used by others keeps us waiting; what a person must mend is no waiting."""
+    """A group that others use makes us stand by; a refusal needs a person."""
     if member.is_standby:
         return FlowState.STANDBY
     error = member.error
@@ -118,15 +117,13 @@ def _state(member: Membership) -> FlowState:
 
 
 class _SingleFlow:
-    """What there is to do for this member, always: the pair. The file says so, no topic is read."""
+    """The work of this group is always the one pair: the file says so, no topic is read."""
 
     def __init__(self, name: str) -> None:
         self._configured = AssignableConnectors(0, flow=name)
 
     def cached(self) -> AssignableConnectors:
-        """The pair."""
         return self._configured
 
     def latest(self) -> AssignableConnectors:
-        """The same."""
         return self._configured

@@ -1,118 +1,165 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Connect worker, put together from its parts.
+"""A Connect worker: the parts, and the calls between their threads.
 
-group state  what the group has agreed on (config and status topic)
-watcher      says when the config topic has something new
-membership   its place in the group: who leads, what runs here
-supervisor   connectors on Spark
-leader       what the leader does beside
-reconciler   the thread that makes all of them agree
-API          what others ask of it
+A request writes to the config topic (`WorkerApi`, `GroupLeader`). The topic's change wakes the
+supervisor, here or, through the `TopicWatcher`, on every worker. The supervisor polls the
+`Reconciler` and starts and ends connector instances. The `Reporter` writes to the topics what has
+become of them. `Membership` decides which worker leads and which connectors run here.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 
+from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.worker_config import WorkerConfig
-from sparkmirror.connect.config_writer import WorkerLifecycle
-from sparkmirror.connect.connector_supervisor import ConnectorSupervisor
+from sparkmirror.connect.config_cache import ConnectorConfigCache
 from sparkmirror.connect.group_state import GroupState
 from sparkmirror.connect.leader import GroupLeader
+from sparkmirror.connect.log_levels import LogLevels
 from sparkmirror.connect.reconciler import Reconciler
+from sparkmirror.connect.reporter import Reporter
+from sparkmirror.connect.startup import Startup
+from sparkmirror.connect.task_publisher import TaskPublisher
 from sparkmirror.connect.worker_api import WorkerApi
-from sparkmirror.connectors.internal_topic_setup import ensure_storage_topics
-from sparkmirror.errors import ClusterError, ConfigError, SparkmirrorError
+from sparkmirror.connectors.connector_instance import ConnectorInstance
+from sparkmirror.connectors.targets import Desired, InstanceView
 from sparkmirror.group.membership import Membership
 from sparkmirror.kafka.topic_watcher import TopicWatcher
-from sparkmirror.metrics.worker_metrics import WorkerMetrics
+from sparkmirror.metrics.prometheus import MetricsServer, ReloadMetrics
+from sparkmirror.metrics.worker_metrics import WorkerCollector, WorkerMetrics
+from sparkmirror.rest.server import RestServer
+from sparkmirror.runtime.reload import Reloaded
+from sparkmirror.runtime.supervisor import Supervisor
 from sparkmirror.spark.flow_status import FlowSnapshot
-from sparkmirror.wire.backoff import Backoff
+from sparkmirror.spark.shared_context import SharedSparkContext
+from sparkmirror.topology.replication_factors import ReplicationFactorChooser
 
 _LEAVE_SECONDS = 30.0
+_SPARK_ROOM = 240  # splits of connectors that may still come; a slot of a local Spark costs nothing
 _log = logging.getLogger(__name__)
 
 
 class ConnectWorker:
-    """From `start` to `stop`; `requests` is its ConnectApi."""
+    """From `start` to `stop`; `api` is its ConnectApi."""
 
     def __init__(self, file: WorkerConfig, url: str, *, master: str | None = None) -> None:
         """`url` is where other workers reach this one."""
         settings = file.settings
         self._file = file
-        self._lifecycle = WorkerLifecycle()
-        worker_id = url.partition("://")[2].rstrip("/")
-        self._group_state = GroupState(
-            settings.connection, settings.internal_topics, self._on_config_change
-        )
-        self._runner = ConnectorSupervisor(settings.spark, master)
-        self._reconciler = Reconciler(file, self._group_state, self._runner, worker_id)
+        # Revoked connectors end within this time, or the group would go on without this worker.
+        self._release_seconds = 0.7 * settings.group.rebalance_timeout_ms / 1000
+        self._startup = Startup()
+        self._spark: SharedSparkContext[str] = SharedSparkContext(master)
+        self._config_cache = ConnectorConfigCache(file)
+        self._group_state = GroupState(settings.connection, settings.internal_topics)
         self._membership = Membership(
             settings.connection,
             settings.group,
             url,
             self._group_state,
-            on_assigned=self._reconciler.on_assigned,
-            on_revoked=self._reconciler.on_revoked,
+            on_assigned=self._on_assigned,
+            on_revoked=self._on_revoked,
         )
-        self._leading = GroupLeader(
-            settings.group, settings.signing, self._group_state, self._membership
+        self._leader = GroupLeader(
+            settings.group, settings.signing, self._group_state, self._membership, self._startup
         )
+        levels = LogLevels()
+        self._reconciler = Reconciler(
+            self._group_state,
+            self._config_cache,
+            self._membership,
+            levels,
+            announce=self._announce,
+            on_change=self._wake_supervisor,
+        )
+        self._supervisor = Supervisor(
+            self._reconciler,
+            partial(ConnectorInstance, factors=ReplicationFactorChooser(), spark=self._spark),
+            self._spark,
+            start_spark=self._start_spark,
+            on_change=self._wake_reporter,
+        )
+        self._reporter = Reporter(
+            self._group_state,
+            self._config_cache,
+            self._membership,
+            self._leader,
+            TaskPublisher(settings, self._group_state, self._membership, self._leader),
+            worker_id=url.partition("://")[2].rstrip("/"),
+            owns=self._reconciler.owns,
+            instances=self._supervisor.instances,
+            tracks_topics=settings.topic_tracking,
+        )
+        self._group_state.subscribe(self._supervisor.wake, self._reporter.wake)
         self._config_watcher = TopicWatcher(
-            settings.connection, settings.internal_topics.configs, self._on_config_records
+            settings.connection,
+            settings.internal_topics.configs,
+            self._group_state.on_config_records,
         )
         self.api = WorkerApi(
             file,
-            self._lifecycle,
+            self._startup,
             self._group_state,
             self._membership,
-            self._leading,
+            self._leader,
             self._reconciler,
+            self._config_cache,
+            levels,
+            problem=lambda: self._reporter.problem or self._supervisor.problem,
         )
         self._thread = threading.Thread(target=self._run_start, name="connect/start", daemon=True)
 
     def start(self) -> None:
-        """Begin; returns at once, the requests tell how it goes."""
+        """Return at once; the API shows how far the start is."""
         self._thread.start()
 
     def update_credentials(self) -> None:
-        """Use what its file leads to now: for new connections, and for connectors that differ."""
+        """Use what the file refers to now: for new connections, and for connectors that differ."""
         connection = self._file.settings.connection
         self._group_state.update_connection(connection)
         self._config_watcher.update_connection(connection)
         self._membership.update_connection(connection)
-        self._reconciler.reparse_configs()
+        self._config_cache.invalidate_all()
+        self._supervisor.wake()
 
     def stop(self) -> bool:
         """Leave the group and end everything; whether all of it ended in order."""
-        self._lifecycle.stage = "stopping"
-        self._lifecycle.stopping.set()
+        self._startup.stage = "stopping"
+        self._startup.stopping.set()
         self._thread.join()
-        has_left = not self._lifecycle.is_started or self._membership.stop(_LEAVE_SECONDS)
-        self._reconciler.stop()
+        has_left = not self._startup.is_started or self._membership.stop(_LEAVE_SECONDS)
+        self._reporter.stop()
         self._config_watcher.stop()
-        is_clean = self._runner.close()
+        is_clean = self._supervisor.close()
+        self._spark.stop(keep_log=not is_clean)
         self._group_state.close()
         return has_left and is_clean
 
     def failure(self) -> BaseException | None:
         """Why this worker cannot go on, if only a person or a new process helps."""
-        if self._lifecycle.failure is None:
-            self._lifecycle.failure = self._membership.failure or self._runner.spark_failure()
-        return self._lifecycle.failure
+        if self._startup.failure is None:
+            self._startup.failure = self._membership.failure or self._spark.failure()
+        return self._startup.failure
 
     def snapshots(self) -> list[FlowSnapshot]:
         """The figures of the connectors that copy here."""
-        return self._runner.snapshots()
+        return [
+            view.snapshot
+            for view in self._shown_instances().values()
+            if view.kind is ConnectorClass.SOURCE
+        ]
 
     def metrics(self) -> WorkerMetrics:
         """What it runs, and its place in the group."""
         place = self._membership
         return WorkerMetrics(
             {
-                name: [task.state.value.lower() for _, task in sorted(state.tasks.items())]
-                for name, state in self._runner.states().items()
+                name: [task.state.value.lower() for _, task in sorted(view.state.tasks.items())]
+                for name, view in self._shown_instances().items()
             },
             leader=place.leader_url or "",
             generation=place.generation,
@@ -120,49 +167,126 @@ class ConnectWorker:
             is_leader=place.is_leader,
         )
 
+    def _shown_instances(self) -> Mapping[str, InstanceView]:
+        """Without connectors that are stopped, as Connect counts them."""
+        return {
+            name: view
+            for name, view in self._supervisor.instances().items()
+            if view.is_active or view.desired is not Desired.STOPPED
+        }
+
+    # --- the start's thread
+
     def _run_start(self) -> None:
         try:
-            self._start_when_reachable()
+            if not self._startup.run(self._file.settings, self._group_state):
+                return
+            self._config_watcher.start(self._group_state.configs.offset)
+            self._supervisor.start()
+            self._reporter.start()
+            self._membership.start()
+            self._startup.is_started = True
         except Exception as error:  # noqa: BLE001 - a thread's root: the process must end
             _log.exception("The worker could not be started.")
-            self._lifecycle.failure = error
+            self._startup.failure = error
 
-    def _start_when_reachable(self) -> None:
-        backoff = Backoff()
-        while not self._lifecycle.stopping.is_set():
-            try:
-                self._lifecycle.cluster_id = ensure_storage_topics(self._file.settings)
-                self._group_state.refresh_configs()
-                self._group_state.refresh_statuses()
-            except (ConfigError, ClusterError) as error:
-                if not error.retriable:
-                    self._lifecycle.failure = error
-                    return
-                self._report_start_failure(error)
-                self._lifecycle.stopping.wait(backoff.next_pause())
-            else:
-                break
-        if self._lifecycle.stopping.is_set():
-            return
-        self._lifecycle.stage = "joining its group"
-        self._config_watcher.start(self._group_state.configs.offset)
-        self._reconciler.start(self._membership, self._leading)
-        self._membership.start()
-        self._lifecycle.is_started = True
+    # --- the supervisor's thread
 
-    def _report_start_failure(self, error: Exception) -> None:
-        if self._lifecycle.stage != str(error):
-            _log.warning(f"The worker cannot start yet: {error}")
-        self._lifecycle.stage = str(error)
+    def _start_spark(self, wanted: Mapping[str, int]) -> None:
+        """Start Spark unless it runs, with room for these and for others that will come."""
+        if not self._spark.is_configured:
+            options = self._file.settings.spark
+            self._spark.configure(options, wanted or {"": 1}, room=_SPARK_ROOM)
+            self._spark.start()
 
-    def _on_config_change(self) -> None:
-        self._reconciler.wake()
+    def _wake_supervisor(self) -> None:
+        self._supervisor.wake()
 
-    def _on_config_records(self) -> None:
-        """The config topic has something new; the watcher's thread reads it."""
-        try:
-            self._group_state.refresh_configs()
-        except SparkmirrorError as error:
-            # The reconciler reads it every few seconds in any case, and says what is wrong with it.
-            _log.debug(f"The config topic could not be read: {error}")
-            self._reconciler.wake()
+    def _wake_reporter(self) -> None:
+        self._reporter.wake()
+
+    def _announce(self, names: Collection[str]) -> None:
+        self._reporter.announce(names)
+
+    # --- the group's thread
+
+    def _on_assigned(self, names: Collection[str]) -> None:
+        self._reconciler.assign(names)
+        self._reporter.wake(read=True)
+
+    def _on_revoked(self, names: Collection[str]) -> None:
+        """Return when nothing of these writes here any more, and the group can know it."""
+        self._reconciler.revoke(names)
+        if not self._supervisor.release(names, self._release_seconds):
+            # Nothing is written twice: the next owner compares both sides, and the brokers refuse
+            # late writes.
+            _log.warning(f"{', '.join(names)}: revoked before everything has ended here")
+        self._reporter.give_up(names)
+
+
+class Worker:
+    """Composition root of `worker`: the REST server, the metrics and the Connect worker.
+
+    The constructor binds the REST port; SetupError if that cannot be.
+    """
+
+    def __init__(self, file: WorkerConfig, *, master: str | None = None) -> None:
+        self._file = file
+        self._server = RestServer.for_worker(file.settings)
+        self._connect = ConnectWorker(file, self._server.advertised_url, master=master)
+        self._metrics: MetricsServer | None = None
+        self.reloads = ReloadMetrics()
+
+    def start(self) -> None:
+        """Start everything; returns at once."""
+        settings = self._file.settings
+        if settings.metrics is not None:
+            self._metrics = MetricsServer(
+                settings.metrics,
+                self.snapshots,
+                self.reloads,
+                WorkerCollector(self._connect.metrics),
+            )
+        self._server.start(self._connect.api)
+        self._connect.start()
+
+    def reload(self) -> Reloaded:
+        """Use what the file refers to now: certificates, passwords, users of the REST API."""
+        return reload_credentials(self._file, self._server, self._connect.update_credentials)
+
+    def failure(self) -> BaseException | None:
+        """Why this worker cannot go on, if only a person or a new process helps."""
+        return self._connect.failure()
+
+    def snapshots(self) -> list[FlowSnapshot]:
+        """The figures of the connectors that copy here."""
+        return self._connect.snapshots()
+
+    def stop(self) -> bool:
+        """Leave the group and end everything; whether all of it ended in order."""
+        # The REST server ends last: requests are still answered that this worker stops.
+        is_clean = self._connect.stop()
+        self._server.stop()
+        if self._metrics is not None:
+            self._metrics.stop()
+        return is_clean
+
+
+def reload_credentials(
+    file: WorkerConfig, server: RestServer, update_credentials: Callable[[], None]
+) -> Reloaded:
+    """Apply changed credentials of a worker's file; ConfigError: refused."""
+    changes = file.reload_credentials()
+    if changes.rest:
+        server.prepare_credentials_update(file.settings.rest)()
+    if changes.connection or changes.rest:
+        update_credentials()
+    parts = []
+    if changes.connection:
+        parts.append("new connections to the worker's cluster use it")
+    if changes.rest:
+        parts.append("the REST API uses it")
+    if changes.needs_restart:
+        parts.append("values that a worker reads once take effect at the next start")
+    sentence = "; ".join(parts) or "nothing to do for the worker itself"
+    return Reloaded(sentence, changes.connection or changes.rest, changes.needs_restart)

@@ -1,18 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AWS's keys for MSK's logins, by botocore: where this process runs.
+"""AWS credentials for logins at MSK, by botocore (an extra).
 
-The order is that of Amazon's own login module: a profile, else a role, else whatever botocore
-finds: environment, files, the role of a pod or of a machine.
+The order is that of Amazon's login module: a profile, else a role, else what botocore finds:
+environment, files, the role of a pod or of a machine.
 
-Keys that expire are kept and renewed in time, once for all connections that ask in the same name.
-Keys that do not expire are read anew for each login, as a file may have changed. One caller asks,
-the others wait and hear the same: keys, or why there are none.
+Credentials that expire are cached and renewed in time, once for all connections with the same
+settings. Others are read for each login, because a file may have changed. One caller fetches; the
+others wait for the same result or error.
 
-botocore, which is an extra, with a log that shows no keys.
-
-At DEBUG it writes whole requests and answers of STS, and with them keys and tokens; the causes of
-its warnings may quote an answer or a file. The same goes for urllib3, which it talks with: the
-address at which a container finds its keys is nobody's business.
+botocore and urllib3 log only warnings: at DEBUG they write requests and answers of STS with keys
+and tokens.
 """
 
 from __future__ import annotations
@@ -216,6 +213,8 @@ def _reason(error: Exception) -> str:
 def import_botocore() -> Any:
     """The package; AuthenticationError says how to get it."""
     try:
+        import botocore.auth  # noqa: PLC0415 - an extra
+        import botocore.awsrequest  # noqa: PLC0415 - an extra
         import botocore.config  # noqa: PLC0415 - an extra
         import botocore.credentials  # noqa: PLC0415 - an extra
         import botocore.session  # noqa: PLC0415 - an extra

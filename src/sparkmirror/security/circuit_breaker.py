@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who does not let us in, or is not whom we expect; they are not asked again at once.
+"""Delays further logins after a refusal.
 
-A wrong password that is sent ten times a second locks accounts and fills logs. So whoever refuses
-us is left alone for a while, which grows, and whoever asks meanwhile hears why. When the while is
-over one caller may try: the others hear the same until that has come to an end.
+A wrong password that is sent ten times a second locks accounts and fills logs. After a refusal,
+callers get the same error for a time that grows. Then one caller may try; the others get the error
+until that attempt has ended.
 
-Keys are anything that can be compared. Where credentials are part of them, new ones are tried at
-once.
+Keys are anything that can be compared. If they contain the credentials, new credentials are tried
+at once.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What it means when TLS or a login fails, in sentences that name the key to look at.
+"""Sentences about failed TLS handshakes and logins that name the key to check.
 
-Pure: an error and what the client wanted go in. What is nobody's fault (a broker that goes away in
-the middle) has no sentence here, and is tried again.
+Pure: an error and the client's settings go in. Errors that only need a retry, such as a broker that
+closes the connection, have no sentence.
 """
 
 from __future__ import annotations

@@ -1,20 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client's side of SASL with Kerberos (RFC 4752), message by message.
+"""The client's side of SASL with Kerberos (RFC 4752), and its tickets, by gssapi (an extra).
 
-First the tokens of GSSAPI go to and fro until both sides know each other. Then the broker offers,
-wrapped, which protection of later messages it can do (a byte) and how long they may be (three); we
-choose none, as Kafka has none, and say in whose name we act.
+GSSAPI tokens are exchanged until both sides are authenticated. Then the broker offers, wrapped,
+protection levels (a byte) and the longest message (three bytes). The client chooses none, as Kafka
+has none, and names the identity that it acts for.
 
-Where the tickets of a client come from, with the package gssapi (an extra).
+Each principal has a cache in memory, for all connections of the process. No environment variable is
+used: clusters may know us by different principals. The library fetches tickets with the keytab, and
+again after half of their life. It needs a path to the keytab and gets that of an anonymous file in
+memory.
 
-Each principal has a cache in memory of its own, for all connections of the process, and nothing is
-said by environment variables: clusters may know us by different names. The library fetches tickets
-with the keytab, anew when they are past the middle of their life. It wants a path to the keytab,
-so it gets that of an anonymous file, which is in memory only and gone afterwards.
-
-One caller asks the KDC, the others wait and find the ticket, or hear the same refusal: about who we
-are all of them, about a service those who want to go there. As KDCs lock accounts, whoever comes
-later hears it, too, for a while that grows.
+One caller asks the KDC; the others wait for the ticket or the same error. An error about the
+principal holds for all callers, one about a service for callers of that service. KDCs lock
+accounts, so later callers get the error, too, for a time that grows.
 """
 
 from __future__ import annotations

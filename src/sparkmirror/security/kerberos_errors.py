@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What it means when Kerberos gives no ticket, in sentences; pure: codes of the library go in.
+"""Sentences about Kerberos errors. Pure: error codes of the library go in.
 
-A KDC counts wrong keys and locks accounts, so who is refused is not sent again and again. What time
-heals (a KDC that is down, clocks, somebody's kinit) is.
+A KDC counts wrong keys and locks accounts, so a refusal is not retried at once. What passes with
+time (a KDC that is down, clock skew, a missing kinit) is retried.
 """
 
 from __future__ import annotations

@@ -1,20 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AWS_MSK_IAM: a signed request as proof, made anew for each login with keys that are good then.
+"""AWS_MSK_IAM: a signed request as proof, made for each login with the keys of that moment.
 
-The request is signed with AWS's keys (SigV4) and never sent: the broker checks the signature.
-
-What MSK takes as proof: a request that AWS's keys have signed and that nobody sends (SigV4).
-
-Pure: keys and the time come in. The signature is over a GET of `/` with these parameters, in this
-order, and the header `host`; AWS_MSK_IAM carries them as JSON with names in lower case, OAUTHBEARER
-as the address of that request in base64:
+botocore signs a GET of `/` (SigV4). The request is never sent: the broker checks the signature.
+AWS_MSK_IAM carries its parameters as JSON with names in lower case, OAUTHBEARER carries the URL of
+the request in base64:
 
     Action                 kafka-cluster:Connect
     X-Amz-Algorithm        AWS4-HMAC-SHA256
     X-Amz-Credential       <access key>/<date>/<region>/kafka-cluster/aws4_request
     X-Amz-Date             20300102T030405Z
     X-Amz-Expires          900
-    X-Amz-Security-Token   of keys that expire
+    X-Amz-Security-Token   of temporary credentials
     X-Amz-SignedHeaders    host
     X-Amz-Signature        over all of the above
 """
@@ -22,27 +18,27 @@ as the address of that request in base64:
 from __future__ import annotations
 
 import base64
-import hashlib
-import hmac
 import json
 import logging
 from datetime import UTC, datetime
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from sparkmirror import __version__
 from sparkmirror.errors import AuthenticationError
 from sparkmirror.model import Secret
-from sparkmirror.security.aws_credentials import AwsCredentials, credential_source
+from sparkmirror.security.aws_credentials import (
+    AwsCredentials,
+    credential_source,
+    import_botocore,
+)
 from sparkmirror.security.settings import AwsSettings
 from sparkmirror.security.tokens import Token
 
 LIFETIME_SECONDS = 900  # the most that MSK takes, and what Amazon's own library asks for
 
 _VERSION = "2020_10_22"
-_ALGORITHM = "AWS4-HMAC-SHA256"
 _SERVICE = "kafka-cluster"
 _USER_AGENT = f"sparkmirror/{__version__}"
-_OF_NOTHING = hashlib.sha256(b"").hexdigest()  # the request has no body
 
 _log = logging.getLogger(__name__)
 
@@ -54,9 +50,7 @@ class MskIamClient:
         source = credential_source(settings)
         region = source.region(host)
         self._host = host
-        self._message = sign_login_message(
-            host, region, source.credentials(region), datetime.now(UTC)
-        )
+        self._message = sign_login_message(host, region, source.credentials(region))
 
     def initial_response(self) -> bytes:
         """The signed request."""
@@ -80,52 +74,34 @@ def sign_iam_token(settings: AwsSettings, host: str) -> Token:
     """What OAUTHBEARER takes at MSK: signed by us, so there is no endpoint to be asked."""
     source = credential_source(settings)
     region = source.region(host)
-    return sign_token(region, source.credentials(region), datetime.now(UTC))
+    return sign_token(region, source.credentials(region))
 
 
-def sign_login_message(host: str, region: str, keys: AwsCredentials, now: datetime) -> bytes:
-    """What AWS_MSK_IAM says to the broker of that name; `now` is in UTC."""
-    signed = {name.lower(): text for name, text in _signed(host, region, keys, now).items()}
+def sign_login_message(host: str, region: str, keys: AwsCredentials) -> bytes:
+    """What AWS_MSK_IAM says to the broker of that name."""
+    host = host.lower()  # as botocore signs it
+    signed = {name.lower(): text for name, text in _signed(host, region, keys).items()}
     content = {"version": _VERSION, "host": host, "user-agent": _USER_AGENT, **signed}
     return json.dumps(content, separators=(",", ":")).encode()
 
 
-def sign_token(region: str, keys: AwsCredentials, now: datetime) -> Token:
-    """What OAUTHBEARER says to any broker of the region; `now` is in UTC."""
+def sign_token(region: str, keys: AwsCredentials) -> Token:
+    """What OAUTHBEARER says to any broker of the region."""
     host = f"kafka.{region}.amazonaws.com"
-    query = _query(_signed(host, region, keys, now) | {"User-Agent": _USER_AGENT})
-    address = f"https://{host}?{query}".encode()
-    text = base64.urlsafe_b64encode(address).decode().rstrip("=")
-    return Token(Secret(text), now.timestamp() + LIFETIME_SECONDS)
+    signed = _signed(host, region, keys)
+    query = urlencode(signed | {"User-Agent": _USER_AGENT}, quote_via=quote, safe="")
+    text = base64.urlsafe_b64encode(f"https://{host}?{query}".encode()).decode().rstrip("=")
+    made = datetime.strptime(signed["X-Amz-Date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+    return Token(Secret(text), made.timestamp() + LIFETIME_SECONDS)
 
 
-def _signed(host: str, region: str, keys: AwsCredentials, now: datetime) -> dict[str, str]:
-    date, moment = f"{now:%Y%m%d}", f"{now:%Y%m%dT%H%M%SZ}"
-    scope = f"{date}/{region}/{_SERVICE}/aws4_request"
-    parameters = {
-        "Action": f"{_SERVICE}:Connect",
-        "X-Amz-Algorithm": _ALGORITHM,
-        "X-Amz-Credential": f"{keys.access_key}/{scope}",
-        "X-Amz-Date": moment,
-        "X-Amz-Expires": str(LIFETIME_SECONDS),
-    }
-    if keys.session_token is not None:
-        parameters["X-Amz-Security-Token"] = keys.session_token.reveal()
-    parameters["X-Amz-SignedHeaders"] = "host"
-    request = "\n".join(["GET", "/", _query(parameters), f"host:{host}", "", "host", _OF_NOTHING])
-    digest = hashlib.sha256(request.encode()).hexdigest()
-    key = f"AWS4{keys.secret_key.reveal()}".encode()
-    for part in scope.split("/"):
-        key = _hmac(key, part)
-    signature = _hmac(key, f"{_ALGORITHM}\n{moment}\n{scope}\n{digest}").hex()
-    return parameters | {"X-Amz-Signature": signature}
-
-
-def _query(parameters: dict[str, str]) -> str:
-    return "&".join(
-        f"{quote(name, safe='')}={quote(text, safe='')}" for name, text in parameters.items()
-    )
-
-
-def _hmac(key: bytes, text: str) -> bytes:
-    return hmac.digest(key, text.encode(), "sha256")
+def _signed(host: str, region: str, keys: AwsCredentials) -> dict[str, str]:
+    botocore = import_botocore()
+    token = None if keys.session_token is None else keys.session_token.reveal()
+    credentials = botocore.credentials.Credentials(keys.access_key, keys.secret_key.reveal(), token)
+    place = f"[{host}]" if ":" in host else host
+    action = quote(f"{_SERVICE}:Connect", safe="")
+    request = botocore.awsrequest.AWSRequest("GET", f"https://{place}/?Action={action}")
+    signer = botocore.auth.SigV4QueryAuth(credentials, _SERVICE, region, expires=LIFETIME_SECONDS)
+    signer.add_auth(request)
+    return dict(parse_qsl(urlsplit(request.url).query))

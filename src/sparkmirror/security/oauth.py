@@ -1,18 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens of an OAuth 2 endpoint, whatever they are asked for with, refreshed in time.
+"""Tokens of an OAuth 2 endpoint, refreshed in time. Thread-safe.
 
-Any thread may ask. There is at most one request at a time. While a token is valid nobody waits
-long for its successor: the request goes on in a thread of its own, and if it fails, the old token
-is used as long as it lasts and the endpoint is asked again a bit later. Without a valid token
-everybody hears of the failure until then: an endpoint that refuses us is not asked by each
-connection anew.
+There is at most one request at a time, in a thread of its own. While a token is valid, callers wait
+for its successor only for a moment; if the request fails, the old token is used until it expires,
+and the endpoint is asked again later. Without a valid token all callers get the error until the
+next attempt, so that a refusing endpoint is not asked for every connection.
 """
 
 from __future__ import annotations
 
-import http.client
 import logging
-import socket
 import ssl
 import threading
 import time
@@ -20,7 +17,14 @@ from dataclasses import replace
 from urllib.parse import SplitResult, urlencode, urlsplit
 
 from sparkmirror.errors import AuthenticationError
+from sparkmirror.model import HIDDEN
 from sparkmirror.security import tls
+from sparkmirror.security.http_request import (
+    HttpFailure,
+    HttpRequest,
+    HttpRequestError,
+    send_request,
+)
 from sparkmirror.security.settings import OAuthSettings
 from sparkmirror.security.tokens import (
     Token,
@@ -34,7 +38,6 @@ MAX_BYTES = 1 << 20
 RETRY_SECONDS = 10.0  # as Kafka's clients
 REFRESH_WAIT_SECONDS = 1.0  # how long a valid token may be held back for a newer one
 _SLACK_SECONDS = 30.0  # for what has no time limit of its own, such as to resolve a name
-_CHUNK_BYTES = 16384
 
 logger = logging.getLogger(__name__)
 
@@ -111,7 +114,7 @@ class RefreshingTokenSource:
         """What somebody else said, without the token that we have; asks nobody."""
         with self._lock:
             token = self._token
-        return words if token is None else words.replace(token.text.reveal(), "[hidden]")
+        return words if token is None else words.replace(token.text.reveal(), HIDDEN)
 
     def _is_valid(self) -> bool:
         return self._token is not None and time.time() < self._token.expires_at
@@ -153,17 +156,18 @@ class RefreshingTokenSource:
 
 
 class _Endpoint:
-    """One request and its whole answer: bounded in time and size, no redirect, no proxy."""
+    """Asks for one token; no redirect, no proxy."""
 
     def __init__(self, settings: OAuthSettings) -> None:
         self._settings = settings
-        self._parts = _split(settings.endpoint)
-        host = self._parts.hostname or ""
+        parts = _split(settings.endpoint)
+        host = (parts.hostname or "").rstrip(".")  # as in certificates
         shown_host = f"[{host}]" if ":" in host else host
-        port = f":{self._parts.port}" if self._parts.port else ""
-        self.shown = f"{self._parts.scheme}://{shown_host}{port}{self._parts.path}"
+        port = f":{parts.port}" if parts.port else ""
+        self.shown = f"{parts.scheme}://{shown_host}{port}{parts.path}"
+        self._url = f"{self.shown}?{parts.query}" if parts.query else self.shown
         self._context: ssl.SSLContext | None = None
-        if self._parts.scheme == "https":
+        if parts.scheme == "https":
             try:
                 self._context = tls.client_context(settings.tls)
             except ValueError as error:
@@ -172,86 +176,44 @@ class _Endpoint:
                 ) from error
 
     def request_token(self) -> Token:
-        asking = _with_assertion(self._settings)
-        connection = self._connection()
+        settings = self._settings
+        asking = _with_assertion(settings)
+        request = HttpRequest(
+            "POST",
+            self._url,
+            seconds=settings.connect_timeout_seconds + settings.read_timeout_seconds,
+            connect_seconds=settings.connect_timeout_seconds,
+            read_seconds=settings.read_timeout_seconds,
+            most_bytes=MAX_BYTES,
+            headers=_headers(asking),
+            body=_body(asking).encode(),
+        )
         try:
-            connection.connect()
-            status, body = self._post(connection, asking)
-        except (OSError, http.client.HTTPException) as error:
+            answer = send_request(request, self._context)
+        except HttpRequestError as error:
             raise self._no_answer(error) from error
-        finally:
-            connection.close()
-        return parse_token_response(status, body, self.shown, asking, time.time())
+        return parse_token_response(answer.status, answer.body, self.shown, asking, time.time())
 
-    def _connection(self) -> http.client.HTTPConnection:
-        host, port = (self._parts.hostname or "").rstrip("."), self._parts.port  # as certificates
-        seconds = self._settings.connect_timeout_seconds
-        if self._context is None:
-            return http.client.HTTPConnection(host, port, timeout=seconds)
-        return http.client.HTTPSConnection(host, port, timeout=seconds, context=self._context)
-
-    def _post(
-        self, connection: http.client.HTTPConnection, asking: OAuthSettings
-    ) -> tuple[int, bytes]:
-        """Ask on a connection that is there; whoever answers drop by drop is cut off."""
-        stream: socket.socket = connection.sock
-        stream.settimeout(self._settings.read_timeout_seconds)
-        is_late = threading.Event()
-
-        def cut_off() -> None:
-            is_late.set()
-            try:  # not the method of SSLSocket, which is for the thread that reads
-                socket.socket.shutdown(stream, socket.SHUT_RDWR)
-            except OSError:
-                logger.debug("the connection to the token endpoint has ended already")
-
-        timer = threading.Timer(self._settings.read_timeout_seconds, cut_off)
-        timer.daemon = True
-        timer.start()
-        try:
-            target = self._parts.path or "/"
-            if self._parts.query:
-                target += f"?{self._parts.query}"
-            connection.request("POST", target, body=_body(asking), headers=_headers(asking))
-            with connection.getresponse() as response:
-                return response.status, self._read_body(response)
-        except (OSError, http.client.HTTPException) as error:
-            if is_late.is_set():
-                raise TimeoutError from error
-            raise
-        finally:
-            timer.cancel()
-
-    def _read_body(self, response: http.client.HTTPResponse) -> bytes:
-        body = bytearray()
-        while chunk := response.read1(_CHUNK_BYTES):
-            body += chunk
-            if len(body) > MAX_BYTES:
-                raise AuthenticationError(
-                    f"The token endpoint {self.shown} sends more than {MAX_BYTES:,} bytes. Is it "
-                    "the address of a token endpoint (OAuth 2)?",
+    def _no_answer(self, error: HttpRequestError) -> AuthenticationError:
+        match error.failure:
+            case HttpFailure.TOO_LARGE:
+                return AuthenticationError(
+                    f"The token endpoint {self.shown} sends {error.detail}. Is it the address of a "
+                    "token endpoint (OAuth 2)?",
                     retriable=True,  # as what is no token
                 )
-        if response.length:  # read1 takes an early end for the end
-            raise http.client.IncompleteRead(b"", response.length)
-        return bytes(body)
-
-    def _no_answer(self, error: Exception) -> AuthenticationError:
-        match error:
-            case TimeoutError():
+            case HttpFailure.TIMEOUT:
                 words = "no whole answer in time"
-            case ssl.SSLCertVerificationError():
-                words = f"its certificate is not trusted ({error.verify_message})"
-            case ssl.SSLError():
-                words = f"TLS failed ({(error.reason or 'no TLS').lower().replace('_', ' ')})"
-            case ConnectionRefusedError():
+            case HttpFailure.UNTRUSTED:
+                words = f"its certificate is not trusted ({error.detail})"
+            case HttpFailure.TLS:
+                words = f"TLS failed ({error.detail})"
+            case HttpFailure.REFUSED:
                 words = "nobody listens there"
-            case http.client.IncompleteRead() | http.client.RemoteDisconnected():
-                words = "the connection ended before the answer"
-            case OSError():
-                words = error.strerror or type(error).__name__
-            case _:
+            case HttpFailure.NOT_HTTP:
                 words = "no HTTP"
+            case _:
+                words = error.detail
         return AuthenticationError(
             f"The token endpoint {self.shown} cannot be asked: "
             f"{redact_oauth_message(words, self._settings)}.",

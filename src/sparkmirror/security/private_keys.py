@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Private keys as people have them, opened in bounded time: nothing else runs meanwhile.
+"""Opens private keys in bounded time.
 
-What a password costs is read before anybody begins with it, and whether numbers are prime, which
-takes OpenSSL seconds, is not asked: whoever owns the key has nothing from a wrong one.
+The cost of a password's key derivation is checked before it is computed. Primality is not checked:
+it takes OpenSSL seconds, and a wrong key harms only its owner.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a broker said to our login, fit to be shown: it may repeat what we sent.
+"""Removes secrets from broker messages, and limits what libraries log.
 
-Logs of libraries, of which only that is let through which shows no secrets.
+A broker's answer to a login may repeat what was sent.
 
-At DEBUG py4j writes each command, and that of a job holds the token of its epoch; botocore and
-urllib3 write requests and answers. Whoever may set levels over REST must not get these, so a
-level is no protection: what a library logs ends at its topmost logger, whichever logger below wrote
-it, and what is serious enough goes on from there, without its cause, which may quote anything.
+At DEBUG py4j writes each command, and that of a job holds the token of its epoch. botocore,
+urllib3, httpx and httpcore write requests and answers. Levels can be set over REST, so a level is
+no protection: what a library logs ends at its topmost logger. Records of a sufficient level go on
+from there, without their cause, which may quote anything.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import copy
 import logging
 
+from sparkmirror.model import HIDDEN
 from sparkmirror.security.settings import SecuritySettings
 from sparkmirror.security.token_sources import token_source
 
@@ -24,7 +25,7 @@ def redact_broker_message(words: str, security: SecuritySettings) -> str:
     """One line, not long, without our password or token."""
     sasl = security.sasl
     if sasl is not None and sasl.password is not None and sasl.password.reveal():
-        words = words.replace(sasl.password.reveal(), "[hidden]")
+        words = words.replace(sasl.password.reveal(), HIDDEN)
     if sasl is not None and sasl.oauth is not None:
         words = token_source(sasl.oauth).redact(words)
     words = "".join(char if char.isprintable() else " " for char in words)

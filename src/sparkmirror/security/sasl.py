@@ -17,7 +17,7 @@ import re
 from typing import Protocol
 
 from sparkmirror.errors import AuthenticationError
-from sparkmirror.model import Secret
+from sparkmirror.model import HIDDEN, Secret
 from sparkmirror.security.kerberos import KerberosClient
 from sparkmirror.security.scram import ScramClient
 from sparkmirror.security.settings import OAuthSettings, SaslMechanism, SaslSettings
@@ -152,5 +152,5 @@ class _OAuthBearer:
             words = f"{content['status']}" if isinstance(content, dict) else ""
         except (ValueError, KeyError, RecursionError):
             words = ""
-        words = words.replace(self._token.text.reveal(), "[hidden]")
+        words = words.replace(self._token.text.reveal(), HIDDEN)
         return redact_oauth_message(words, self._settings) or "without a reason"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The security of one client's connections, ready for use: no file, no password of a store is left.
+"""The security settings of one client, ready for use: they contain no file and no store password.
 
-Made on the driver from whatever keys and stores a file names, carried to tasks over the control
-channel, and nowhere else.
+The driver makes them from the keys and stores that a file names. They reach tasks over the control
+channel only.
 """
 
 from __future__ import annotations

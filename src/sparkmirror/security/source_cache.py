@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One source of proofs for all connections of a process that have the same settings.
+"""One credential source for all connections of a process with the same settings.
 
-A flow has many connections, a process many flows: whoever hands out tokens, tickets or keys is
-asked once for all of them. Settings change when a secret does; what nobody uses is let go.
+A process has many connections, and the server that issues tokens, tickets or keys is asked once for
+all of them. Settings change when a secret changes; unused sources are dropped.
 """
 
 from __future__ import annotations

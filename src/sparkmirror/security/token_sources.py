@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One source of tokens for all connections of a process that ask in the same name.
+"""One token source for all connections of a process with the same settings.
 
-A token that somebody else renews: it stands in the configuration, or in a file that it names.
-
-Like other files, that one is read with the configuration, and a newer token comes with newer
-settings. So there is nothing to wait for here, and nobody to ask.
+A static token stands in the configuration or in a file. The file is read with the configuration, so
+a newer token comes with newer settings.
 """
 
 from __future__ import annotations
@@ -14,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from sparkmirror.errors import AuthenticationError
+from sparkmirror.model import HIDDEN
 from sparkmirror.security.oauth import RefreshingTokenSource
 from sparkmirror.security.settings import OAuthSettings
 from sparkmirror.security.source_cache import SourceCache
@@ -79,4 +78,4 @@ class StaticTokenSource:
 
     def redact(self, words: str) -> str:
         """What somebody else said, without the token."""
-        return words.replace(self._token.text.reveal(), "[hidden]")
+        return words.replace(self._token.text.reveal(), HIDDEN)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a token endpoint answers, and when a token is to be replaced: pure, no request is made here.
+"""Parses the answers of token endpoints and decides when to replace a token. Pure.
 
-No sentence repeats a token; what an endpoint says about an error is shown without our secret.
+No sentence repeats a token. An endpoint's error message is shown without the client's secret.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import quote_plus
 
 from sparkmirror.errors import AuthenticationError
-from sparkmirror.model import Secret
+from sparkmirror.model import HIDDEN, Secret
 from sparkmirror.security.settings import OAuthSettings
 
 DEFAULT_LIFETIME_SECONDS = 60.0  # of a token that does not say how long it lasts
@@ -176,7 +176,7 @@ def redact_oauth_message(words: str, settings: OAuthSettings | None) -> str:
     """What somebody else said, fit to be shown: one line, not long, without our secret."""
     for secret in () if settings is None else _secrets(settings):
         if secret:
-            words = words.replace(secret, "[hidden]")
+            words = words.replace(secret, HIDDEN)
     words = "".join(char if char.isprintable() else " " for char in words)
     return words[:_MOST_WORDS].strip().rstrip(".")
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The class-data archive that lets Spark's JVM start in half the time.
+"""The class-data archive that halves the start-up time of Spark's JVM.
 
-Java can write down the classes a program loaded and map them into memory at the next start. The
-archive fits one Java and one installation of Spark, lives in the cache, and is optional: without
-it a run only starts later. Making it starts and ends a throw-away Spark, hence always in a process
-of its own: a process has one Spark gateway in its life.
+Java can store the classes that a program loaded and map them into memory at the next start. The
+archive fits one Java build and one installation of Spark, is in the cache, and is optional.
+Building it starts and stops a temporary Spark, always in a separate process: a process has one
+Spark gateway.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ from sparkmirror.system.cache_directory import cache_directory, ensure_writable
 from sparkmirror.system.java import java_binary, java_build
 
 _LOWEST_PRIORITY = 19
-_MOST_ARCHIVES = 4  # of 70 MB; a machine may have several virtual environments
+_MAX_ARCHIVES = 4  # of 70 MB; a machine may have several virtual environments
 _COMMAND = (sys.executable, "-m", "sparkmirror.spark.class_archive")
 
 
 def archive_path() -> Path:
-    """Where the archive for this Java and this installation of Spark belongs."""
+    """Return the path of the archive for this Java and this installation of Spark."""
     name = archive_name(java_build(java_binary()), spark_jars())
     return cache_directory() / "class-data" / name
 
 
 def existing_archive() -> Path | None:
-    """The archive, if it has been made."""
+    """Return the archive if it exists."""
     path = archive_path()
     if not path.is_file():
         return None
-    with suppress(PermissionError):  # a cache that somebody else filled
-        path.touch()  # the one unused for longest is the first to go
+    with suppress(PermissionError):  # another user's cache
+        path.touch()  # the least recently used archive is evicted first
     return path
 
 
 def evict_old_archives(folder: Path) -> None:
-    """Archives of installations that are gone are never used again: keep those used last."""
+    """Delete the least recently used archives; those of removed installations are among them."""
     archives = sorted(folder.glob("*.jsa"), key=lambda found: found.stat().st_mtime)
-    for old in archives[: max(0, len(archives) - _MOST_ARCHIVES + 1)]:
+    for old in archives[: max(0, len(archives) - _MAX_ARCHIVES + 1)]:
         old.unlink(missing_ok=True)
 
 
 def _build() -> None:
-    """Make the archive, unless it exists: runs one small job and lets the JVM end in order."""
+    """Build the archive unless it exists: runs one small job and ends the JVM cleanly."""
     path = archive_path()
     if path.is_file():
         return
@@ -57,14 +57,14 @@ def _build() -> None:
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         dump = Path(scratch) / "spark.jsa"
         options = spark_options("local[1,4]", {}, archive=None, dump=dump)
-        options["spark.ui.enabled"] = "true"  # its classes are wanted, its port is not
+        options["spark.ui.enabled"] = "true"  # for its classes
         options["spark.ui.port"] = "0"
         spark = start_spark(options, Path(scratch) / "spark.log")
         spark.parallelize(range(1), 1).flatMap(lambda row: [row]).collect()
         gateway = spark._gateway  # noqa: SLF001 - the only way to the JVM's process
         spark.stop()
         gateway.shutdown()
-        gateway.proc.stdin.close()  # the JVM ends when its parent hangs up, and writes the archive
+        gateway.proc.stdin.close()  # the JVM exits and writes the archive
         gateway.proc.wait(timeout=120)
         if dump.is_file():
             evict_old_archives(folder)
@@ -72,13 +72,13 @@ def _build() -> None:
 
 
 def build_and_wait() -> None:
-    """Make the archive, unless it exists, and wait for it; failing only costs start-up time."""
+    """Build the archive unless it exists, and wait. A failure only costs start-up time."""
     if existing_archive() is None:
         subprocess.run([*_COMMAND], check=False, stdin=subprocess.DEVNULL)
 
 
 def build_in_background() -> None:
-    """Make the archive for the next start, without getting in the way of this one."""
+    """Build the archive for the next start, at the lowest priority."""
     subprocess.Popen(
         [*_COMMAND, "--gently"],
         stdin=subprocess.DEVNULL,

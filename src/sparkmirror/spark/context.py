@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Spark that all flows share, started quickly and listening on loopback only.
+"""Starts the SparkContext that all flows share; in local mode it listens on loopback only.
 
-The JVM does nothing hot in a plain flow: small heap, one garbage collector thread, no second
-compiler. A class-data archive (written once per Java and installation of Spark, in the
-background) halves its start. There is a context and no SQL session: an epoch is a job over one row
-per split, and planning it as a query would take two seconds of the first start.
+The JVM does no hot work in a plain flow: small heap, serial garbage collector, no second compiler.
+A class-data archive (built once per Java and installation of Spark, in the background) halves its
+start. There is a context and no SQL session: an epoch is a job over one row per split. Planning it
+as a query takes two seconds more at the start and 100 MiB (Catalyst in the JVM, pandas in workers).
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 TASK_FAILURES = 4
-# Slots for flows that a changed file may add: in local mode a slot is a number, its thread comes
-# with its first task. Starting with 64 more takes as long, and 10 MiB more.
+# Slots for flows that a changed file may add. In local mode a slot is a number; its thread starts
+# with its first task. 64 more take no more time, and 10 MiB.
 SPARE_SLOTS = 16
-_FLOWS_BEGIN_SECONDS = 0.3
-_CLASS_LIST_VERSION = 2  # another number when other classes are loaded: older archives lack them
+_FLOW_START_SECONDS = 0.3
+_CLASS_LIST_VERSION = 2  # change it when other classes are loaded: older archives lack them
 _LOCAL = re.compile(r"local(\[(?P<threads>\d+|\*)(,(?P<failures>\d+))?])?$")
 
 
-def choose_master(asked: str | None, splits: int) -> str:
-    """The Spark master: what was asked for, else a local one with more slots than splits.
+def choose_master(requested: str | None, splits: int) -> str:
+    """Return the requested Spark master, else a local one with more slots than splits.
 
-    In local mode Spark retries a failed task only if told so.
+    In local mode Spark retries a failed task only if the master says so.
     """
-    if asked is None:
+    if requested is None:
         return f"local[{splits + 1 + SPARE_SLOTS},{TASK_FAILURES}]"
-    found = _LOCAL.match(asked)
+    found = _LOCAL.match(requested)
     if found and found["failures"] is None:
         return f"local[{found['threads'] or 1},{TASK_FAILURES}]"
-    return asked
+    return requested
 
 
 def spark_options(
     master: str, user: Mapping[str, str], *, archive: Path | None, dump: Path | None = None
 ) -> dict[str, str]:
-    """Every Spark option; what the user set wins, except where a flow would break."""
+    """Return all Spark options; the user's options win, except where a flow would break."""
     is_local = master.startswith("local")
     java = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xss4m"]
     java.append(f"-Dlog4j2.configurationFile={files('sparkmirror.spark') / 'log4j2.properties'}")
@@ -72,36 +72,36 @@ def spark_options(
         options |= {
             "spark.driver.host": LOOPBACK,
             "spark.driver.bindAddress": LOOPBACK,
-            # The executors' Python is this one, so that it can begin with our module.
+            # The executors' Python is this one, so it can start with our module.
             "spark.python.daemon.module": "sparkmirror.spark.daemon",
-            # Between Java and Python: TCP's delayed acknowledgements doubled a change of epoch.
+            # TCP's delayed acknowledgements between Java and Python doubled the change of epoch.
             "spark.python.unix.domain.socket.enabled": "true",
         }
     options |= user
-    options["spark.speculation"] = "false"  # a second copy of a copy task would write twice
+    options["spark.speculation"] = "false"  # a second attempt of a copy task would write twice
     if is_local:
         options["spark.master"] = master
     return options
 
 
 def start_spark(options: Mapping[str, str], log_file: Path) -> SparkContext:
-    """Start Spark; takes seconds. What the JVM prints goes to the log file.
+    """Start Spark; takes seconds. The JVM's output goes to the log file.
 
-    Secrets are not on the command line, which everybody on the machine may read: the context is
-    told them once there is a JVM.
+    Secrets are not on the command line, which other users can read: the context gets them through
+    the gateway. SPARK_LOCAL_IP and the bind address keep Spark's web page on loopback, too.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if options["spark.master"].startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
-    # Half a second to import, hence here: in the background.
+    # Importing takes half a second; this runs in the background.
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
 
     public = [(key, text) for key, text in options.items() if not is_sensitive(key)]
     conf = SparkConf(loadDefaults=False).setAll(public)
     with log_file.open("ab") as log:
-        # A process group of its own: a signal to our process group is for us to handle, in order.
+        # A separate process group: signals to our process group are handled here, in order.
         gateway = launch_gateway(
             conf, popen_kwargs={"stdout": log, "stderr": log, "process_group": 0}
         )
@@ -110,19 +110,19 @@ def start_spark(options: Mapping[str, str], log_file: Path) -> SparkContext:
 
 
 def warm_up(spark: SparkContext) -> None:
-    """Start what Python workers are forked from, with a job that does nothing.
+    """Start the daemon that Python workers are forked from, with an empty job.
 
-    That takes a second, which passes while a flow with much to create is still busy with it; where
-    an epoch begins at once, it does the same.
+    It takes a second, in parallel to the flows' preparations. An epoch that starts at once does
+    the same.
     """
-    time.sleep(_FLOWS_BEGIN_SECONDS)
+    time.sleep(_FLOW_START_SECONDS)
     if not spark.statusTracker().getActiveJobsIds():
         spark.setJobGroup("sparkmirror", "start of the Python workers")
         spark.parallelize((0,), 1).foreach(abs)
 
 
 def stop_spark(spark: SparkContext) -> bool:
-    """Stop Spark; whether it was still there to be stopped."""
+    """Stop Spark. Returns whether it was still running."""
     from py4j.protocol import Py4JError  # noqa: PLC0415 - comes with Spark, which starts late
 
     if jvm_exit_code(spark) is not None:
@@ -130,7 +130,7 @@ def stop_spark(spark: SparkContext) -> bool:
     try:
         spark.stop()
     except (Py4JError, OSError):
-        return False  # it ended while we asked it to
+        return False  # it exited meanwhile
     return True
 
 
@@ -142,7 +142,7 @@ def jvm_exit_code(spark: SparkContext) -> int | None:
 
 
 def spark_jars() -> Path:
-    """The folder with Spark's jars, found without the half second that importing PySpark takes."""
+    """Return the directory of Spark's jars, without importing PySpark (half a second)."""
     home = os.environ.get("SPARK_HOME")
     if home is not None:
         return Path(home) / "jars"
@@ -150,10 +150,10 @@ def spark_jars() -> Path:
 
 
 def archive_name(java_build: str, jars: Path) -> str:
-    """The class-data archive's file name: it fits one Java and one installation of Spark only.
+    """Return the file name of the class-data archive for one Java and one installation of Spark.
 
-    Java compares the path, size and time of every jar with those in the archive, and where one
-    differs it starts without the archive and without a word.
+    Java compares path, size and time of every jar with the archive. If one differs, it silently
+    starts without the archive, 4 s later.
     """
     digest = sha256(f"{_CLASS_LIST_VERSION}\n{java_build}\n{jars}\n".encode())
     for jar in sorted(jars.glob("*.jar")):

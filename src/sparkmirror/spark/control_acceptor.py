@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The acceptor of the control port: whoever has not shown a token gets little room and little time.
+"""Accepts connections on the control port; limits connections that are not authenticated yet.
 
-A stranger is a connection before its token is known to be right. Only so many are in at a time;
-when more knock, those that have idled longest must go, so that thousands of silent ones do not
-keep a task waiting. What goes wrong with strangers is said about once a minute, not once each.
+A connection is unauthenticated until its token is verified. At the limit the longest-idle one is
+closed, so that thousands of silent connections cannot block a task. Rejections are logged about
+once a minute.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-MAX_UNAUTHENTICATED = 512  # half of the descriptors that a process usually has
+MAX_UNAUTHENTICATED = 512  # half of the usual descriptor limit
 HANDSHAKE_SECONDS = 10.0
-_IDLE_SECONDS = 1.0  # a task needs some milliseconds
+_IDLE_SECONDS = 1.0  # a task needs milliseconds
 _POLL_SECONDS = 0.05
 _BACKLOG = 1024
 _LOG_INTERVAL_SECONDS = 60.0
@@ -29,20 +29,20 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 class ControlAcceptor:
-    """Accepts connections, sets up TLS and hands them over; belongs to its loop's thread."""
+    """Accepts connections, sets up TLS and serves them. Belongs to its event loop's thread."""
 
     def __init__(self, context: ssl.SSLContext, serve: Serve) -> None:
         self._context = context
         self._serve = serve
         self._loop = asyncio.get_running_loop()
         self._sockets: list[socket.socket] = []
-        self._unauthenticated: dict[asyncio.Task[Any], float] = {}  # since when, the oldest first
+        self._unauthenticated: dict[asyncio.Task[Any], float] = {}  # start times, oldest first
         self._tasks: set[asyncio.Task[Any]] = set()
         self._refused = 0
         self._logged_at = -_LOG_INTERVAL_SECONDS
 
     async def listen(self, host: str, port: int) -> int:
-        """Listen at every address of the host; the port, which 0 lets the system choose."""
+        """Listen on every address of the host. Returns the port; 0 lets the system choose."""
         found = await self._loop.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
@@ -58,25 +58,25 @@ class ControlAcceptor:
         return port
 
     def mark_authenticated(self) -> None:
-        """The connection that is being served has shown the right token."""
+        """Mark the current connection as authenticated."""
         task = asyncio.current_task()
         if task is not None:
             self._unauthenticated.pop(task, None)
 
     def log_rejection(self, reason: object) -> None:
-        """Somebody was sent away."""
+        """Count a rejected connection and log it, at most once per interval."""
         self._refused += 1
         now = self._loop.time()
         if now - self._logged_at < _LOG_INTERVAL_SECONDS:
             return
         self._logged_at = now
         before = self._refused - 1
-        more = f" ({before} before it since the last such line)" if before else ""
-        _log.warning("a connection to the control port was refused: %s%s", reason, more)
+        more = f" ({before} more since the last message)" if before else ""
+        _log.warning("rejected a connection to the control port: %s%s", reason, more)
         self._refused = 0
 
     def close(self) -> None:
-        """Stop listening; whoever is inside stays."""
+        """Stop listening; existing connections stay."""
         for listener in self._sockets:
             listener.close()
 
@@ -85,12 +85,12 @@ class ControlAcceptor:
             await self._evict_idle()
             try:
                 sock, _where = await self._loop.sock_accept(listener)
-            except OSError as error:  # no descriptors left, or it hung up at once
+            except OSError as error:  # no descriptors left, or the peer closed at once
                 self.log_rejection(error)
                 await asyncio.sleep(_ACCEPT_RETRY_SECONDS)
                 continue
             self._unauthenticated[self._spawn(self._handshake(sock))] = self._loop.time()
-            await asyncio.sleep(0)  # let it begin: cancelled before that, it would not close `sock`
+            await asyncio.sleep(0)  # start it: if cancelled before, it would not close `sock`
 
     async def _evict_idle(self) -> None:
         while len(self._unauthenticated) >= MAX_UNAUTHENTICATED:
@@ -100,10 +100,10 @@ class ControlAcceptor:
                 continue
             del self._unauthenticated[oldest]
             oldest.cancel()
-            self.log_rejection("too many say nothing")
+            self.log_rejection("too many idle connections without a token")
 
     def _spawn(self, work: Any) -> asyncio.Task[Any]:
-        """A task that is not forgotten before it ends."""
+        """Create a task and keep a reference until it ends."""
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -113,7 +113,7 @@ class ControlAcceptor:
         reader = asyncio.StreamReader()
         protocol = asyncio.StreamReaderProtocol(reader)
         try:
-            with contextlib.suppress(OSError):  # it is gone already
+            with contextlib.suppress(OSError):  # already closed
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             transport, _protocol = await self._loop.connect_accepted_socket(
                 lambda: protocol,
@@ -124,10 +124,10 @@ class ControlAcceptor:
             await self._serve(reader, asyncio.StreamWriter(transport, protocol, reader, self._loop))
         except OSError as error:
             self.log_rejection(error)
-        except Exception:  # noqa: BLE001 - the root of a task: one connection must not end the rest
+        except Exception:  # noqa: BLE001 - the root of a task: one connection must not affect others
             _log.exception("a connection to the control port failed")
         finally:
-            self.mark_authenticated()  # it is no stranger any more: it is gone
+            self.mark_authenticated()  # remove it from the unauthenticated connections
 
 
 def _listener(family: int, address: Any) -> socket.socket:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver's end of the control channel: one listener for all flows, on a thread of its own.
+"""The driver's end of the control channel: one listener for all flows, on its own thread.
 
-Each epoch has a token; a task that shows it gets its split and keeps its lease as long as the
-connection lives. A task that Spark runs again for the same split gets what the first one had
-reported, and the first one is told to end.
+Each epoch has a token. A task that presents it gets its split and keeps its lease while the
+connection lives. A second attempt of a Spark task gets what the first one had stored, and the first
+one is told to end.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from sparkmirror.task.messages import (
 from sparkmirror.task.progress_json import progress_from_json
 
 _ALIVE_SECONDS = 1.0
-_MIN_EPOCH_SECONDS = 1.0  # that a task gets
+_MIN_EPOCH_SECONDS = 1.0  # for a task that registers late
 _HELLO_SECONDS = 10.0
-_HELLO_BYTES = 4096  # nobody gets more room before the token is checked
+_HELLO_BYTES = 4096  # limit before the token is verified
 _log = logging.getLogger(__name__)
 
 
@@ -62,27 +62,27 @@ class EpochTasks:
         self.settings = settings
         self.is_ending = False
         self._splits = dict(splits)
-        self._deadline = 0.0  # set by the first task that checks in
+        self._deadline = 0.0  # set when the first task registers
         self._on_progress = on_progress
         self._latest: dict[int, dict[tuple[str, int], PartitionProgress]] = {}
         self._writers: dict[int, asyncio.StreamWriter] = {}
-        self.dead_splits: set[int] = set()  # splits that this epoch cannot go on with
-        self.cancel_reason = ""  # why the driver ended it
-        self.last_message_at: dict[int, float] = {}  # split -> when it last spoke
+        self.dead_splits: set[int] = set()  # splits that this epoch cannot continue
+        self.cancel_reason = ""  # why the driver cancelled it
+        self.last_message_at: dict[int, float] = {}  # by split
 
     def register(self, index: int, writer: asyncio.StreamWriter) -> Split:
-        """The split for a task, as far as an earlier attempt has brought it."""
+        """Register a task. Returns its split, as far as an earlier attempt has stored it."""
         previous = self._writers.get(index)
         split = self._splits.get(index)
         if split is None:
-            raise WireError(f"there is no split {index}")
+            raise WireError(f"unknown split {index}")
         if previous is not None and split.transaction is not None:
-            # Its identity is used up, and only the offsets topic knows what was committed.
+            # Its producer epoch is used up, and only the offsets topic has what was committed.
             self.dead_splits.add(index)
-            raise WireError(f"split {index} has had its task; the next epoch goes on with it")
+            raise WireError(f"split {index} already had a task; the next epoch continues it")
         if previous is not None:
             _log.warning(
-                "%s: split %d has a new task: the one before died", self.settings.flow, index
+                "%s: split %d has a new task: the previous one died", self.settings.flow, index
             )
             previous.write(encode_message({"type": "end"}))
             split = self.resumed_split(index)
@@ -91,9 +91,9 @@ class EpochTasks:
         return split
 
     def remaining_settings(self) -> TaskSettings:
-        """The settings with what is left of the epoch: all its tasks end together.
+        """Return the settings with the rest of the epoch's time, so that all tasks end together.
 
-        One that began late, or took the place of a dead one, would keep the others waiting.
+        A task that started late, or replaced a dead one, would keep the others waiting.
         """
         now = time.monotonic()
         self._deadline = self._deadline or now + self.settings.epoch_seconds
@@ -101,7 +101,7 @@ class EpochTasks:
         return replace(self.settings, epoch_seconds=left)
 
     def resumed_split(self, index: int) -> Split:
-        """A split whose task died, from the positions that it last reported."""
+        """Return a split whose task died, from the positions that it last stored."""
         split = self._splits[index]
         latest = self._latest.get(index, {})
         starts = []
@@ -118,14 +118,14 @@ class EpochTasks:
                     if known
                     else start.producer,
                     leader_epoch=known.leader_epoch if known else start.leader_epoch,
-                    is_handed_over=False,  # more may have landed than was stored
+                    is_handed_over=False,  # more may have been written than was stored
                     map_chunk="",
                 )
             )
         return replace(split, partitions=tuple(starts))
 
     def on_progress(self, index: int, progress: Progress) -> None:
-        """Note what a task reported."""
+        """Store a task's report."""
         self.last_message_at[index] = steady_clock()
         latest = self._latest.setdefault(index, {})
         for one in progress.partitions:
@@ -133,28 +133,27 @@ class EpochTasks:
         self._on_progress(progress)
 
     def broadcast(self, message: dict[str, Any]) -> None:
-        """Say something to every task of the epoch (server's thread only)."""
+        """Send a message to every task of the epoch. Server's thread only."""
         for writer in self._writers.values():
             if not writer.is_closing():
                 writer.write(encode_message(message))
 
     def disconnect_all(self) -> None:
-        """Hear nobody any more (server's thread only)."""
+        """Close all connections. Server's thread only."""
         for writer in self._writers.values():
             writer.transport.abort()
         self._writers.clear()
 
     def is_current(self, index: int, writer: asyncio.StreamWriter) -> bool:
-        """Whether no later attempt of the task has checked in."""
+        """Whether no later attempt of the task has registered."""
         return self._writers.get(index) is writer
 
     def on_disconnect(self, index: int, writer: asyncio.StreamWriter) -> None:
-        """A connection ended."""
         if self._writers.get(index) is writer:
             self.last_message_at.pop(index, None)
 
     def silent_splits(self, lease_seconds: float) -> list[int]:
-        """Splits whose task is connected and has said nothing for longer than the lease."""
+        """Return the splits whose task is connected and silent for longer than the lease."""
         now = steady_clock()
         return [
             index for index, when in [*self.last_message_at.items()] if now - when > lease_seconds
@@ -162,12 +161,12 @@ class EpochTasks:
 
     @property
     def registered(self) -> int:
-        """How many splits have a task."""
+        """The number of splits with a task."""
         return len(self._writers)
 
 
 class ControlServer:
-    """Started once per process; flows open and close lines on it."""
+    """Started once per process; flows open and close epochs on it."""
 
     def __init__(self, host: str, bind_host: str, port: int = 0) -> None:
         self._host = host
@@ -182,7 +181,7 @@ class ControlServer:
         self._thread = threading.Thread(target=self._run, name="control", daemon=True)
 
     def start(self) -> None:
-        """Listen; raises OSError if the port cannot be had."""
+        """Listen. Raises OSError if the port cannot be bound."""
         self._thread.start()
         self._started.wait()
         if self._failure is not None:
@@ -193,24 +192,24 @@ class ControlServer:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(timeout=5)
 
-    def open_epoch(self, line: EpochTasks) -> ControlEndpoint:
-        """Expect the tasks of an epoch."""
-        self._epochs[line.token] = line
-        return ControlEndpoint(self._host, self._port, line.token, self._certificate)
+    def open_epoch(self, tasks: EpochTasks) -> ControlEndpoint:
+        """Accept the tasks of an epoch from now on."""
+        self._epochs[tasks.token] = tasks
+        return ControlEndpoint(self._host, self._port, tasks.token, self._certificate)
 
-    def close_epoch(self, line: EpochTasks) -> None:
-        """The epoch is over."""
-        self._epochs.pop(line.token, None)
+    def close_epoch(self, tasks: EpochTasks) -> None:
+        """Accept no more tasks of an epoch."""
+        self._epochs.pop(tasks.token, None)
 
-    def disconnect_epoch(self, line: EpochTasks) -> None:
-        """The epoch failed: whoever still runs in it is heard no more, and ends by itself."""
-        with contextlib.suppress(RuntimeError):  # the server has stopped: nobody is connected
-            self._loop.call_soon_threadsafe(line.disconnect_all)
+    def disconnect_epoch(self, tasks: EpochTasks) -> None:
+        """Close all connections of a failed epoch; its remaining tasks end by their lease."""
+        with contextlib.suppress(RuntimeError):  # the server has stopped
+            self._loop.call_soon_threadsafe(tasks.disconnect_all)
 
-    def end_epoch(self, line: EpochTasks) -> None:
-        """Tell every task of an epoch to finish; callable from any thread."""
-        line.is_ending = True
-        self._loop.call_soon_threadsafe(line.broadcast, {"type": "end"})
+    def end_epoch(self, tasks: EpochTasks) -> None:
+        """Tell every task of an epoch to finish. Thread-safe."""
+        tasks.is_ending = True
+        self._loop.call_soon_threadsafe(tasks.broadcast, {"type": "end"})
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -222,18 +221,18 @@ class ControlServer:
             self._started.set()
             return
         self._started.set()
-        beat = self._loop.create_task(self._keep_alive())
+        keep_alive = self._loop.create_task(self._keep_alive())
         try:
             self._loop.run_forever()
         finally:
-            beat.cancel()
+            keep_alive.cancel()
             pending = asyncio.all_tasks(self._loop)
             for task in pending:
                 task.cancel()
             self._loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
             if self._acceptor is not None:
                 self._acceptor.close()
-            self._loop.run_until_complete(asyncio.sleep(0))  # sockets close in the next turn
+            self._loop.run_until_complete(asyncio.sleep(0))  # sockets close in the next iteration
             self._loop.close()
 
     async def _listen(self) -> int:
@@ -242,45 +241,45 @@ class ControlServer:
 
     async def _keep_alive(self) -> None:
         while True:
-            for line in [*self._epochs.values()]:
-                line.broadcast({"type": "alive"})
+            for tasks in [*self._epochs.values()]:
+                tasks.broadcast({"type": "alive"})
             await asyncio.sleep(_ALIVE_SECONDS)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        line: EpochTasks | None = None
+        tasks: EpochTasks | None = None
         index = -1
         try:
             hello = await asyncio.wait_for(_receive(reader, _HELLO_BYTES), _HELLO_SECONDS)
-            line = self._epoch_for_token(hello.get("token"))
+            tasks = self._epoch_for_token(hello.get("token"))
             index = _split_index(hello)
-            split = line.register(index, writer)
+            split = tasks.register(index, writer)
             self._mark_authenticated()
             writer.write(
                 encode_message(
                     {
                         "type": "split",
                         "split": split_to_json(split),
-                        "settings": task_settings_to_json(line.remaining_settings()),
+                        "settings": task_settings_to_json(tasks.remaining_settings()),
                     }
                 )
             )
-            if line.is_ending:
+            if tasks.is_ending:
                 writer.write(encode_message({"type": "end"}))
-            await _read_reports(reader, writer, line, index)
+            await _read_reports(reader, writer, tasks, index)
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
-            return  # the task hung up, or the server ends
+            return  # the task disconnected, or the server stops
         except (WireError, TimeoutError) as error:
-            self._log_rejection(str(error) or "it said nothing")
+            self._log_rejection(str(error) or "no message received")
         finally:
-            if line is not None:
-                line.on_disconnect(index, writer)
-            writer.transport.abort()  # nothing is left to say; a TLS farewell would wait
+            if tasks is not None:
+                tasks.on_disconnect(index, writer)
+            writer.transport.abort()  # without TLS close_notify, which would wait
 
     def _epoch_for_token(self, token: object) -> EpochTasks:
-        shown = str(token).encode(errors="replace")
-        for known, line in [*self._epochs.items()]:
-            if hmac.compare_digest(known.encode(), shown):
-                return line
+        presented = str(token).encode(errors="replace")
+        for known, tasks in [*self._epochs.items()]:
+            if hmac.compare_digest(known.encode(), presented):
+                return tasks
         raise WireError("unknown token")
 
     def _mark_authenticated(self) -> None:
@@ -292,44 +291,46 @@ class ControlServer:
             self._acceptor.log_rejection(reason)
 
 
-async def _receive(reader: asyncio.StreamReader, most: int = MAX_MESSAGE_BYTES) -> dict[str, Any]:
-    size = message_length(await reader.readexactly(LENGTH.size), most)
+async def _receive(
+    reader: asyncio.StreamReader, max_bytes: int = MAX_MESSAGE_BYTES
+) -> dict[str, Any]:
+    size = message_length(await reader.readexactly(LENGTH.size), max_bytes)
     body = await reader.readexactly(size)
     try:
         message = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise WireError("a control message is no JSON") from error
+        raise WireError("a control message is not JSON") from error
     if not isinstance(message, dict):
-        raise WireError("a control message is no JSON object")
+        raise WireError("a control message is not a JSON object")
     return message
 
 
 def _split_index(hello: dict[str, Any]) -> int:
     index = hello.get("split")
     if not isinstance(index, int):
-        raise WireError("a task did not say which split it is for")
+        raise WireError("a task did not name its split")
     return index
 
 
 async def _read_reports(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, line: EpochTasks, index: int
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, tasks: EpochTasks, index: int
 ) -> None:
-    """Hear a task until it hangs up, or what it says makes no sense."""
+    """Read a task's reports until it disconnects or sends an invalid message."""
     try:
         while True:
             message = await _receive(reader)
-            if message.get("type") == "progress" and line.is_current(index, writer):
-                line.on_progress(index, _parse_report(message, index))
+            if message.get("type") == "progress" and tasks.is_current(index, writer):
+                tasks.on_progress(index, _parse_report(message, index))
     except WireError as error:
-        flow = line.settings.flow
-        _log.warning("%s: the task of split %d is heard no more: %s", flow, index, error)
+        flow = tasks.settings.flow
+        _log.warning("%s: disconnecting the task of split %d: %s", flow, index, error)
 
 
 def _parse_report(message: dict[str, Any], index: int) -> Progress:
     try:
         progress = progress_from_json(message.get("progress"))
     except WireError as error:
-        raise WireError(f"its report cannot be read: {error}") from error
+        raise WireError(f"invalid report: {error}") from error
     if progress.split != index:
         raise WireError(f"it reports for split {progress.split}")
     return progress

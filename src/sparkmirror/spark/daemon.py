@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process that Spark forks its Python workers from, in local mode.
+"""The process from which Spark forks its Python workers, in local mode.
 
-Spark names `pyspark.daemon`, and hands it PySpark as a zip without compiled modules; reading that,
-and each worker's own import of ours, took a second and a half of every start. Here PySpark comes
-from where it is installed, and what a task needs is imported once, before the first fork: workers
-begin at once and share its memory.
+Spark runs `pyspark.daemon` with PySpark as a zip without compiled modules. Reading that, and each
+worker's import of our modules, took 1.5 s of every start. Here PySpark comes from its installation,
+and modules are imported once, before the first fork: workers start at once and share the memory.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ def _without_zips() -> list[str]:
 
 
 def _is_same_pyspark() -> bool:
-    """Whether the JVM's own PySpark is the one that this Python would import without the zip."""
+    """Whether the JVM's PySpark is the one that this Python would import without the zip."""
     found = importlib.machinery.PathFinder.find_spec("pyspark", _without_zips())
     home = os.environ.get("SPARK_HOME", "")
     if found is None or found.origin is None or not home:
@@ -34,7 +33,7 @@ def _is_same_pyspark() -> bool:
 
 
 def main() -> None:
-    """Become Spark's daemon."""
+    """Run Spark's daemon."""
     if _is_same_pyspark():
         sys.path[:] = _without_zips()
     import pyspark.worker  # noqa: F401, PLC0415 - after the path is in order; for the workers
@@ -43,7 +42,7 @@ def main() -> None:
     import sparkmirror.task.entry_point  # noqa: F401, PLC0415 - as above
 
     gc.collect()
-    gc.freeze()  # what the workers share is not looked at again and again, nor copied by it
+    gc.freeze()  # the garbage collector ignores shared objects, which would otherwise be copied
     manager()
 
 

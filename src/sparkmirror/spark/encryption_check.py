@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether others can read what Spark carries to executors: a token of the control channel, too.
+"""Checks whether Spark encrypts what it sends to executors, including control channel tokens.
 
-Whoever has an epoch's token, and reaches the control port, is given what a task is given: the keys
-and passwords with which Kafka is reached. Spark encrypts nothing unless it is told to.
+A client with an epoch's token that reaches the control port gets what a task gets: the credentials
+for Kafka. Spark encrypts nothing by default.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ _TLS = "spark.ssl.rpc.enabled"
 
 
 def encryption_warning(options: Mapping[str, str], settings: TaskSettings) -> str:
-    """A sentence if the token crosses a network for anybody to read; empty if all is well."""
+    """Return a warning if the token crosses a network unencrypted; else an empty string."""
     clients = (settings.consumer, settings.producer)
     if all(one.security.protocol is SecurityProtocol.PLAINTEXT for one in clients):
-        return ""  # there is nothing to be had with it
+        return ""  # the token gives access to no credentials
     if options.get("spark.master", "local").startswith("local"):
         return ""
     if _is_on(options, _TLS) or (_is_on(options, _AUTHENTICATES) and _is_on(options, _ENCRYPTS)):
         return ""
     return (
-        "Spark does not encrypt what it sends to executors. Whoever reads it on the way can ask "
-        "the control port for the logins of this flow. "
+        "Spark does not encrypt what it sends to executors. An eavesdropper can use the epoch's "
+        "token to request this flow's credentials from the control port. "
         f"Set {_AUTHENTICATES}=true and {_ENCRYPTS}=true, or {_TLS}=true with its keys."
     )
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One epoch of a flow is one Spark job; this module runs it and watches over it.
+"""Runs the epochs of a flow: one Spark job each, with a watchdog.
 
-The flow's thread blocks in `run`; `end` may be called from any thread and makes the tasks finish
-within seconds. A task that falls silent for longer than its lease, or never checks in, makes the
-watchdog cancel the job; the splits are then known as far as their tasks had reported.
+The flow's thread blocks in `run`; any thread may call `end`, which makes the tasks finish within
+seconds. The watchdog cancels the job if a task is silent for longer than its lease or never
+registers; the splits then continue from what their tasks had stored.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from sparkmirror.task.messages import (
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-_REGISTER_SECONDS = 60.0  # a cold executor imports for seconds; a cluster may still be scaling
+_REGISTER_SECONDS = 60.0  # a cold executor takes seconds to import; a cluster may be scaling
 _WATCH_SECONDS = 1.0
-# The last line of a Python traceback; Java's exceptions have a package before them.
+# The last line of a Python traceback; Java's exceptions start with a package.
 _PYTHON_ERROR = re.compile(
     r"(?:sparkmirror\.[\w.]+|[A-Z]\w*(?:Error|Exception|Interrupt))(?:: .*)?"
 )
@@ -42,19 +42,19 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PartitionEnd:
-    """Where a topic partition stood when an epoch ended."""
+    """The position of a topic partition at the end of an epoch."""
 
     position: int
     downstream: int
     producer: ProducerState
     leader_epoch: int
-    is_clean: bool  # everything written was acknowledged: a successor may go on blindly
-    map_chunk: str = ""  # what was left open of the offset map
+    is_clean: bool  # everything written was acknowledged: a successor need not compare
+    map_chunk: str = ""  # the open chunk of the offset map
 
 
 @dataclass(frozen=True, slots=True)
 class EpochResult:
-    """What an epoch left: standings for the next one, receipts for the record, a failure's text."""
+    """The result of an epoch: positions for the next one, receipts, and the failure if any."""
 
     ends: dict[TopicPartition, PartitionEnd]
     receipts: list[Receipt]
@@ -73,23 +73,23 @@ class EpochRunner:
         *,
         before: int = 0,
     ) -> None:
-        self._name = name  # Spark's jobs are cancelled by it: no other flow may have it
+        self._name = name  # jobs are cancelled by name: no other flow may have it
         self._spark = spark
         self._control = control
         self._on_progress = on_progress
         self._tasks: EpochTasks | None = None
         self._lock = threading.Lock()
         self._end_early = False
-        self._encryption_checked = False  # at how Spark sends what it sends
-        self.number = before  # a flow that is begun anew goes on counting
+        self._encryption_checked = False
+        self.number = before  # a restarted flow continues counting
 
     def begin_planning(self) -> None:
-        """Planning begins: an `end` from now on counts for the epoch that is being planned."""
+        """Start planning: from now on `end` applies to the epoch that is being planned."""
         with self._lock:
             self._end_early = False
 
     def end(self) -> None:
-        """Make the running epoch, or the one being planned, finish now."""
+        """Finish the running epoch, or the one that is being planned."""
         with self._lock:
             if self._tasks is not None:
                 self._control.end_epoch(self._tasks)
@@ -97,34 +97,34 @@ class EpochRunner:
                 self._end_early = True
 
     def run(self, splits: tuple[Split, ...], settings: TaskSettings) -> EpochResult:
-        """Run one epoch to its end; blocks. Spark's failures come back as a value."""
+        """Run one epoch to its end; blocks. Failures of Spark are returned as a value."""
         self.number += 1
         spark = self._spark()
         self._check_encryption(spark, settings)
-        line = EpochTasks({split.index: split for split in splits}, settings, self._on_progress)
+        tasks = EpochTasks({split.index: split for split in splits}, settings, self._on_progress)
         with self._lock:
-            self._tasks = line
-            line.is_ending = self._end_early
+            self._tasks = tasks
+            tasks.is_ending = self._end_early
             self._end_early = False
-        invitation = self._control.open_epoch(line)
+        endpoint = self._control.open_epoch(tasks)
         group = f"{self._name} epoch {self.number}"
         partitions = sum(len(split.partitions) for split in splits)
         stop_watching = threading.Event()
         watchdog = threading.Thread(
             target=self._watch,
-            args=(spark, group, line, len(splits), stop_watching),
+            args=(spark, group, tasks, len(splits), stop_watching),
             name=f"{self._name}/watchdog",
             daemon=True,
         )
         watchdog.start()
         try:
             receipts = self._run_job(
-                spark, group, f"{group}: {partitions} topic partitions", len(splits), invitation
+                spark, group, f"{group}: {partitions} topic partitions", len(splits), endpoint
             )
         except _spark_errors() as error:
-            failure = line.cancel_reason or failure_reason(str(error))
-            self._control.disconnect_epoch(line)
-            standings = {
+            failure = tasks.cancel_reason or failure_reason(str(error))
+            self._control.disconnect_epoch(tasks)
+            ends = {
                 start.source: PartitionEnd(
                     start.position,
                     start.downstream,
@@ -133,12 +133,12 @@ class EpochRunner:
                     is_clean=False,
                 )
                 for split in splits
-                for start in line.resumed_split(split.index).partitions
+                for start in tasks.resumed_split(split.index).partitions
             }
-            return EpochResult(standings, [], failure)
+            return EpochResult(ends, [], failure)
         finally:
             stop_watching.set()
-            self._control.close_epoch(line)
+            self._control.close_epoch(tasks)
             with self._lock:
                 self._tasks = None
         return EpochResult(_ends_from(receipts), receipts)
@@ -152,33 +152,36 @@ class EpochRunner:
             _log.warning("%s: %s", self._name, warning)
 
     def _run_job(
-        self, spark: SparkContext, group: str, title: str, splits: int, invitation: ControlEndpoint
+        self, spark: SparkContext, group: str, title: str, splits: int, endpoint: ControlEndpoint
     ) -> list[Receipt]:
         spark.setJobGroup(group, title, interruptOnCancel=True)
         spark.setLocalProperty("spark.scheduler.pool", self._name)
-        # One row and one partition per split, in their order.
-        rows = spark.parallelize(range(splits), splits).flatMap(copy_function(invitation)).collect()
+        # One row and one partition per split, in order.
+        rows = spark.parallelize(range(splits), splits).flatMap(copy_function(endpoint)).collect()
         return [Receipt(*row) for row in rows]
 
     def _watch(
         self,
         spark: SparkContext,
         group: str,
-        line: EpochTasks,
+        tasks: EpochTasks,
         splits: int,
         stop: threading.Event,
     ) -> None:
-        began = time.monotonic()
+        started = time.monotonic()
         while not stop.wait(_WATCH_SECONDS):
-            silent = line.silent_splits(2 * line.settings.lease_seconds)  # it ends itself first
-            missing = splits - line.registered
-            late = missing and time.monotonic() - began > _REGISTER_SECONDS
-            if silent or late or line.dead_splits:
-                reason = f"splits {silent} fell silent" if silent else f"{missing} never started"
-                if line.dead_splits:
-                    reason = f"the tasks of splits {sorted(line.dead_splits)} died"
-                line.cancel_reason = reason
-                _log.warning("%s: %s; cancelling the job to plan anew", group, reason)
+            # Twice the lease: a task ends itself first.
+            silent = tasks.silent_splits(2 * tasks.settings.lease_seconds)
+            missing = splits - tasks.registered
+            late = missing and time.monotonic() - started > _REGISTER_SECONDS
+            if silent or late or tasks.dead_splits:
+                reason = (
+                    f"splits {silent} are silent" if silent else f"{missing} tasks never started"
+                )
+                if tasks.dead_splits:
+                    reason = f"the tasks of splits {sorted(tasks.dead_splits)} died"
+                tasks.cancel_reason = reason
+                _log.warning("%s: %s; cancelling the job and replanning", group, reason)
                 spark.cancelJobGroup(group)
                 return
 
@@ -201,17 +204,17 @@ def _spark_errors() -> tuple[type[Exception], ...]:
     from py4j.protocol import Py4JError  # noqa: PLC0415 - comes with Spark, which starts late
     from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
 
-    # A JVM that is gone refuses the connection; the process ends with a sentence about it.
+    # A JVM that has exited refuses the connection; the process reports it when it ends.
     return (Py4JError, PySparkException, ConnectionError)
 
 
 def failure_reason(text: str) -> str:
-    """The line of a Spark failure that says what went wrong in Python, if there is one."""
+    """Return the line of a Spark failure with the Python error, if there is one."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     for line in reversed(lines):
         if _PYTHON_ERROR.fullmatch(line):
             return line
     for line in lines:
-        if line.startswith(": "):  # py4j: what was called, then Java's exception
+        if line.startswith(": "):  # py4j: the call, then Java's exception
             return line.removeprefix(": ")
-    return lines[0] if lines else "Spark gave no reason"
+    return lines[0] if lines else "Spark printed no reason"

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a flow stands, for people and programs: written by the flow, read by any thread.
+"""The status of a flow: written by the flow, read by any thread.
 
-The driver's account of a flow's incidents: each is logged and counted once.
-
-The same incident may be reported again, by a task that Spark ran a second time or by the next
-epoch; it is known by its identity. Not locked: the owner does that.
+Also counts incidents: each is logged and counted once. A second attempt of a Spark task, or the
+next epoch, may report the same incident again; its identity tells. IncidentCounter is not
+thread-safe; its owner locks.
 """
 
 from __future__ import annotations
@@ -27,21 +26,21 @@ _RATE_WINDOW_SECONDS = 10.0
 _SLOW_ACK_SECONDS = 30.0
 _log = logging.getLogger(__name__)
 
-_RECENT = 20
-_MAX_LINES_PER_KIND = 10  # of one kind: a flood shall not drown the log
-IncidentCounts = dict[tuple[str, int, str], int]  # source topic, partition, kind -> how many
+_MAX_RECENT = 20
+_MAX_LINES_PER_KIND = 10  # log lines per kind and report
+IncidentCounts = dict[tuple[str, int, str], int]  # source topic, partition, kind -> count
 
 
 class FlowState(Enum):
-    """What a flow is doing."""
+    """The state of a flow."""
 
     STARTING = "STARTING"
     STANDBY = "STANDBY"  # another process runs it; this one takes over when that one ends
     RUNNING = "RUNNING"
-    RETRYING = "RETRYING"  # a cluster is out of reach or refuses; tried again
-    FAILED = "FAILED"  # a person must change something
+    RETRYING = "RETRYING"  # a cluster is unreachable or rejects requests; retried
+    FAILED = "FAILED"  # needs manual action
     DONE = "DONE"  # a bounded run has copied everything
-    PAUSED = "PAUSED"  # somebody asked for that; heartbeats and checkpoints may go on
+    PAUSED = "PAUSED"  # on request; heartbeats and checkpoints may continue
     STOPPED = "STOPPED"
 
 
@@ -59,50 +58,48 @@ class FlowSnapshot:
     bytes: int
     records_per_second: float
     bytes_per_second: float
-    lag: int | None  # records still to copy, as far as known
+    lag: int | None  # records still to copy, if known
     remaining: int | None  # of a bounded run
     bounded_total: int | None
     latency_p50_ms: float | None
     latency_p99_ms: float | None
     held_bytes: int
     task_cpu_seconds: dict[int, float]  # split -> CPU of its Python process so far
-    notice_count: int  # things that happened once and were logged
+    notice_count: int  # one-time messages that were logged
     problems: tuple[str, ...]
-    retriable_only: bool  # every trouble may go away by itself
-    quarantined: int = 0  # topic partitions that will not move by themselves
-    incidents: IncidentCounts = field(
-        default_factory=dict
-    )  # such as gaps, since the process started
+    retriable_only: bool  # every problem may resolve without manual action
+    quarantined: int = 0  # topic partitions that need manual action
+    incidents: IncidentCounts = field(default_factory=dict)  # since the process started
     recent_incidents: tuple[str, ...] = ()
     group_positions: Mapping[str, int] = field(default_factory=dict)  # by state
-    topology_changes: Mapping[str, int] = field(default_factory=dict)  # by what was done
-    trace: str = ""  # where in the program a FAILED flow failed, if that is of use
-    flow_problems: tuple[str, ...] = ()  # those troubles that belong to no task
+    topology_changes: Mapping[str, int] = field(default_factory=dict)  # by kind of change
+    trace: str = ""  # the stack trace of a FAILED flow, if useful
+    flow_problems: tuple[str, ...] = ()  # problems that belong to no task
 
 
 @dataclass(frozen=True, slots=True)
 class TaskSnapshot:
-    """One task of a flow's present epoch: what it copies, and what is wrong with that."""
+    """One task of the current epoch: what it copies, and its problems."""
 
     split: int
     partitions: tuple[TopicPartition, ...]
-    failures: tuple[str, ...] = ()  # of partitions that will not move by themselves
-    warnings: tuple[str, ...] = ()  # all that is tried again
-    copied: tuple[str, ...] = ()  # source topics of which it has copied something
+    failures: tuple[str, ...] = ()  # of partitions that need manual action
+    warnings: tuple[str, ...] = ()  # problems that are retried
+    copied: tuple[str, ...] = ()  # source topics of which it has copied records
 
 
 @dataclass(slots=True)
 class _Partition:
     position: int
-    split: int = -1  # which task copies it
+    split: int = -1  # the task that copies it
     downstream: int = -1
     end_offset: int = -1
     stop_at: int | None = None
     first: int = 0
     counted_records: int = 0
     counted_bytes: int = 0
-    trouble_code: int = 0
-    trouble: str = ""
+    problem_code: int = 0
+    problem: str = ""
 
 
 @dataclass(slots=True)
@@ -110,7 +107,7 @@ class _Task:
     attempt: int
     held_bytes: int = 0
     cpu_seconds: float = 0.0
-    trouble: str = ""
+    problem: str = ""
     unacked_seconds: float = 0.0
 
 
@@ -124,7 +121,7 @@ class _Totals:
 
 
 class FlowStatus:
-    """The live figures of one flow."""
+    """The live status of one flow."""
 
     def __init__(self, flow: str) -> None:
         self._flow = flow
@@ -132,68 +129,67 @@ class FlowStatus:
         self._state = FlowState.STARTING
         self._reason = ""
         self._trace = ""
-        self._awaited = 0  # tasks; once all have reported, the flow runs
-        self._running = ""  # what to say then
+        self._awaited = 0  # tasks; the flow is RUNNING once all have reported
+        self._running_reason = ""
         self._epoch = 0
         self._parts: dict[TopicPartition, _Partition] = {}
         self._tasks: dict[int, _Task] = {}
-        self._notes: dict[str, str] = {}
+        self._flow_problems: dict[str, str] = {}
         self._notices = 0
         self._incidents = IncidentCounter(flow)
         self._topology_changes: Counter[str] = Counter()
         self._totals = _Totals()
 
     def restarted(self) -> FlowStatus:
-        """For the same flow begun anew: what counts up goes on, all else is new."""
-        made = FlowStatus(self._flow)
+        """Create the status of a restarted flow: counters continue, everything else is new."""
+        status = FlowStatus(self._flow)
         with self._lock:
-            made._epoch = self._epoch
-            made._notices = self._notices
-            made._totals.records = self._totals.records
-            made._totals.bytes = self._totals.bytes
-            made._incidents = self._incidents
-            made._topology_changes = self._topology_changes
-            made._lock = self._lock  # of what both share: a late thread may still use it
-        return made
+            status._epoch = self._epoch
+            status._notices = self._notices
+            status._totals.records = self._totals.records
+            status._totals.bytes = self._totals.bytes
+            status._incidents = self._incidents
+            status._topology_changes = self._topology_changes
+            status._lock = self._lock  # both share counters, and a late thread may still use them
+        return status
 
     @property
     def name(self) -> str:
-        """What messages call the flow."""
+        """The flow's name in messages."""
         return self._flow
 
     @property
     def epoch(self) -> int:
-        """The number of the last epoch."""
         with self._lock:
             return self._epoch
 
     def set_state(self, state: FlowState, reason: str = "", trace: str = "") -> None:
-        """Change the state; a trace says where in the program it failed."""
+        """Set the state; `trace` is the stack trace of a failure."""
         with self._lock:
             self._state, self._reason, self._awaited = state, reason, 0
             self._trace = trace
 
     def await_reports(self, tasks: int, reason: str = "") -> None:
-        """The flow runs as soon as so many tasks of this epoch have reported."""
+        """Become RUNNING as soon as this many tasks of the epoch have reported."""
         with self._lock:
             if self._state is not FlowState.RUNNING or self._reason != reason:
-                self._awaited, self._running = tasks, reason
+                self._awaited, self._running_reason = tasks, reason
 
-    def set_problem(self, topic: str, trouble: str) -> None:
-        """Keep or clear (with an empty text) a trouble that belongs to no task."""
+    def set_problem(self, topic: str, problem: str) -> None:
+        """Set, or clear with an empty string, a problem that belongs to no task."""
         with self._lock:
-            if trouble:
-                self._notes[topic] = trouble
+            if problem:
+                self._flow_problems[topic] = problem
             else:
-                self._notes.pop(topic, None)
+                self._flow_problems.pop(topic, None)
 
     def count_change(self, what: str, times: int = 1) -> None:
-        """Count a change of the target's topics, configs or rights, such as `created`."""
+        """Count a change of the target's topics, configs or ACLs, such as `created`."""
         with self._lock:
             self._topology_changes[what] += times
 
     def add_incidents(self, incidents: Iterable[Incident]) -> None:
-        """Log and count what a task or the driver met; what is known already is passed over."""
+        """Log and count incidents that are new."""
         with self._lock:
             self._incidents.add(incidents)
 
@@ -203,9 +199,9 @@ class FlowStatus:
         starts: Sequence[tuple[TopicPartition, int, int | None]],
         splits: Mapping[TopicPartition, int] | None = None,
     ) -> None:
-        """A new plan: topic partition, position and, in a bounded run, where it ends.
+        """Start an epoch: topic partition, position and, in a bounded run, the stop offset.
 
-        `splits` says which task copies which topic partition.
+        `splits` maps topic partitions to tasks.
         """
         with self._lock:
             assigned = splits or {}
@@ -219,12 +215,12 @@ class FlowStatus:
                     stop_at=stop_at,
                     end_offset=before.end_offset if before else -1,
                     first=before.first if before else position,
-                    trouble=before.trouble if before else "",
-                    trouble_code=before.trouble_code if before else 0,
+                    problem=before.problem if before else "",
+                    problem_code=before.problem_code if before else 0,
                 )
 
     def on_progress(self, progress: Progress) -> None:
-        """Take a task's report."""
+        """Apply a task's report."""
         now = time.monotonic()
         for sentence in progress.notices:
             _log.warning("%s: %s", self._flow, sentence)
@@ -243,7 +239,11 @@ class FlowStatus:
                 progress.oldest_unacked_seconds,
             )
             if 0 < self._awaited <= len(self._tasks):
-                self._state, self._reason, self._awaited = FlowState.RUNNING, self._running, 0
+                self._state, self._reason, self._awaited = (
+                    FlowState.RUNNING,
+                    self._running_reason,
+                    0,
+                )
                 self._trace = ""
             totals = self._totals
             totals.history.append((now, totals.records, totals.bytes))
@@ -260,17 +260,17 @@ class FlowStatus:
         part = self._parts.get(TopicPartition(one.topic, one.partition))
         if part is None:
             return
-        if from_zero:  # the first report of an attempt names every partition
+        if from_zero:  # the first report of an attempt has every partition
             part.counted_records = part.counted_bytes = 0
         self._totals.records += one.records - part.counted_records
         self._totals.bytes += one.bytes - part.counted_bytes
         part.counted_records, part.counted_bytes = one.records, one.bytes
         part.position, part.downstream = one.position, one.downstream
         part.end_offset = max(one.end_offset, one.position)
-        part.trouble_code, part.trouble = one.error_code, one.error
+        part.problem_code, part.problem = one.error_code, one.error
 
     def snapshot(self) -> FlowSnapshot:
-        """The figures now."""
+        """Return the current status."""
         now = time.monotonic()
         with self._lock:
             parts = list(self._parts.values())
@@ -281,7 +281,7 @@ class FlowStatus:
             size = totals.bytes - history[0][2] if history else 0
             known = [p for p in parts if p.end_offset >= 0]
             bounded = [p for p in parts if p.stop_at is not None]
-            codes = [p.trouble_code for p in parts if p.trouble]
+            codes = [p.problem_code for p in parts if p.problem]
             return FlowSnapshot(
                 flow=self._flow,
                 state=self._state,
@@ -312,11 +312,11 @@ class FlowStatus:
                 retriable_only=all(is_retriable(code) for code in codes),
                 topology_changes=dict(self._topology_changes),
                 trace=self._trace,
-                flow_problems=tuple(dict.fromkeys(self._notes.values())),
+                flow_problems=tuple(dict.fromkeys(self._flow_problems.values())),
             )
 
     def tasks(self) -> tuple[TaskSnapshot, ...]:
-        """The tasks of the present epoch, in their order; none before the first one."""
+        """Return the tasks of the current epoch, in order; none before the first one."""
         with self._lock:
             by_split: dict[int, list[tuple[TopicPartition, _Partition]]] = {}
             for tp, part in self._parts.items():
@@ -329,11 +329,11 @@ class FlowStatus:
         failures: dict[str, None] = {}
         warnings: dict[str, None] = {}
         for _, part in parts:
-            if part.trouble:
-                (warnings if is_retriable(part.trouble_code) else failures)[part.trouble] = None
+            if part.problem:
+                (warnings if is_retriable(part.problem_code) else failures)[part.problem] = None
         task = self._tasks.get(split)
-        if task is not None and task.trouble:
-            warnings[task.trouble] = None
+        if task is not None and task.problem:
+            warnings[task.problem] = None
         if task is not None and task.unacked_seconds > _SLOW_ACK_SECONDS:
             warnings[_slow(task.unacked_seconds)] = None
         copied = dict.fromkeys(tp.topic for tp, part in parts if part.counted_records)
@@ -341,9 +341,9 @@ class FlowStatus:
         return TaskSnapshot(split, partitions, tuple(failures), tuple(warnings), tuple(copied))
 
     def _problems(self, parts: Sequence[_Partition]) -> tuple[str, ...]:
-        found = [part.trouble for part in parts if part.trouble]
-        found += self._notes.values()
-        found += [task.trouble for task in self._tasks.values() if task.trouble]
+        found = [part.problem for part in parts if part.problem]
+        found += self._flow_problems.values()
+        found += [task.problem for task in self._tasks.values() if task.problem]
         slowest = max((task.unacked_seconds for task in self._tasks.values()), default=0.0)
         if slowest > _SLOW_ACK_SECONDS:
             found.append(_slow(slowest))
@@ -355,16 +355,16 @@ def _slow(seconds: float) -> str:
 
 
 class IncidentCounter:
-    """What happened to one flow since the process started."""
+    """The incidents of one flow since the process started."""
 
     def __init__(self, flow: str) -> None:
         self._flow = flow
         self._known = SeenIncidents()
         self._counts: Counter[tuple[str, int, str]] = Counter()
-        self._recent: deque[str] = deque(maxlen=_RECENT)
+        self._recent: deque[str] = deque(maxlen=_MAX_RECENT)
 
     def add(self, incidents: Iterable[Incident]) -> None:
-        """Log and count what has not been seen before."""
+        """Log and count new incidents."""
         lines: Counter[IncidentKind] = Counter()
         for one in incidents:
             if not self._known.is_new(one):
@@ -380,10 +380,10 @@ class IncidentCounter:
 
     @property
     def counts(self) -> IncidentCounts:
-        """How many of each kind, by source partition."""
+        """The number of each kind, by source partition."""
         return dict(self._counts)
 
     @property
     def recent(self) -> tuple[str, ...]:
-        """The latest ones in words, oldest first."""
+        """The latest ones as text, oldest first."""
         return tuple(self._recent)

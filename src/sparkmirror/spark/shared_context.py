@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one Spark of a process and its control server: started when a flow first needs them.
+"""The SparkContext of a process and its control server, started when a flow first needs them.
 
-Starting takes seconds and happens on a thread of its own; whoever needs Spark waits for it. How
-many tasks run at once is fixed then, so when flows come and go they share what there is. Flows are
-told apart by whatever their owner calls them: pairs of clusters, or connectors by name.
-`prepare`, `start`, `share` and `stop` are for one thread; the others are anybody's.
+Starting takes seconds and happens on a separate thread; callers of `context` wait. The number of
+concurrent tasks is fixed then, and flows share these slots. Flows are identified by their owner's
+keys: flows of a file, or connector names. `configure`, `start`, `reallocate_slots` and `stop`
+belong to one thread; the other methods are thread-safe.
 """
 
 from __future__ import annotations
@@ -41,34 +41,34 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 CONTROL_PORT_KEY = "spark.sparkmirror.control.port"  # executors must reach it through firewalls
-_LAST_PORT = 65535
+_MAX_PORT = 65535
 _log = logging.getLogger(__name__)
 K = TypeVar("K", bound=Hashable)
 
 
 def control_port(options: Mapping[str, str]) -> int:
-    """The port for the executors' control connections, 0 for any; ConfigError if it is none."""
+    """Return the port for control connections, 0 for any. Raises ConfigError."""
     text = options.get(CONTROL_PORT_KEY, "0")
-    if not text.isdecimal() or int(text) > _LAST_PORT:
+    if not text.isdecimal() or int(text) > _MAX_PORT:
         raise ConfigError(
-            f"{CONTROL_PORT_KEY} is {text!r}; write a port number, or leave it out for any.",
+            f"Invalid {CONTROL_PORT_KEY} {text!r}: set a port number, or remove it for any port.",
             key=CONTROL_PORT_KEY,
         )
     return int(text)
 
 
 class SharedSparkContext(Generic[K]):
-    """Spark for all flows; `asked_master` is what the command line says."""
+    """Spark for all flows; `requested_master` comes from the command line."""
 
-    def __init__(self, asked_master: str | None) -> None:
-        self._asked_master = asked_master
+    def __init__(self, requested_master: str | None) -> None:
+        self._requested_master = requested_master
         self._log_file = cache_directory() / "logs" / f"spark-{os.getpid()}.log"
         self._future: Future[SparkContext] = Future()
         self._lock = threading.Lock()
         self._slots = 0  # known once Spark runs
-        self._wanted: dict[K, int] = {}
+        self._requested: dict[K, int] = {}
         self._allotted: dict[K, int] = {}
-        self._shortage = ""  # as it was last said
+        self._shortage = ""  # the last logged warning
         self._master = ""
         self._control: ControlServer | None = None
         self._has_started = False
@@ -80,18 +80,18 @@ class SharedSparkContext(Generic[K]):
         return self._control is not None
 
     def configure(
-        self, options: Mapping[str, str], wanted: Mapping[K, int], *, room: int = 0
+        self, options: Mapping[str, str], splits: Mapping[K, int], *, room: int = 0
     ) -> None:
-        """Fix what it is started with, with room for these flows; none: it is not needed yet.
+        """Fix the options and slots for these flows; without flows nothing is needed yet.
 
-        `room` is for the splits of flows that nobody knows yet, beyond the usual margin.
+        `room` is the number of slots for later flows, beyond the usual spare ones.
         """
         port = control_port(options)
-        if not wanted:
+        if not splits:
             return
-        self.options, self._wanted = dict(options), dict(wanted)
-        asked = self._asked_master or options.get("spark.master")
-        self._master = choose_master(asked, sum(wanted.values()) + room)
+        self.options, self._requested = dict(options), dict(splits)
+        master = self._requested_master or options.get("spark.master")
+        self._master = choose_master(master, sum(splits.values()) + room)
         host = bind_host = LOOPBACK
         if not self._master.startswith("local"):
             host = options.get("spark.driver.host", socket.getfqdn())
@@ -100,57 +100,57 @@ class SharedSparkContext(Generic[K]):
 
     @property
     def control_server(self) -> ControlServer:
-        """Where tasks report; there once it is prepared."""
+        """The server that tasks report to. Raises SetupError before `configure`."""
         if self._control is None:
-            raise SetupError("Spark was not prepared for any flow.")
+            raise SetupError("Spark is not configured: no flow needs it.")
         return self._control
 
     def context(self) -> SparkContext:
-        """Spark itself; waits until it runs."""
+        """Return the context; blocks until Spark runs."""
         return self._future.result()
 
     def slots_for(self, flow: K) -> int:
-        """How many splits a flow may have at present; waits until Spark runs."""
-        self._future.result()  # how many there are is known once Spark runs
+        """Return the current number of splits of a flow; blocks until Spark runs."""
+        self._future.result()
         with self._lock:
-            return self._allotted.get(flow, 1)  # a flow that ends has none any more
+            return self._allotted.get(flow, 1)  # a flow that is stopping has no slots
 
     def start(self) -> None:
-        """Start it in the background if it is prepared; returns at once."""
+        """Start in the background if configured; does not block."""
         if self._control is None:
             return
-        limit_library_logs("py4j", logging.WARNING)  # its commands hold the tokens of epochs
+        limit_library_logs("py4j", logging.WARNING)  # its commands contain the epochs' tokens
         try:
             self._control.start()
         except OSError as error:
             self._control = None
-            raise SetupError(f"The control port cannot be opened: {error}.") from error
+            raise SetupError(f"Cannot open the control port: {error}.") from error
         self._has_started = True
         threading.Thread(target=self._start, name="spark", daemon=True).start()
 
-    def reallocate_slots(self, wanted: Mapping[K, int]) -> list[K]:
-        """Divide the slots anew; returns flows that have to make do with fewer from now on."""
+    def reallocate_slots(self, splits: Mapping[K, int]) -> list[K]:
+        """Distribute the slots again. Returns the flows that get fewer than before."""
         with self._lock:
-            before, self._wanted = self._allotted, dict(wanted)
+            before, self._requested = self._allotted, dict(splits)
             if not self._slots:
                 return []
             self._allocate_slots()
             return [f for f, slots in self._allotted.items() if slots < before.get(f, 0)]
 
     def _allocate_slots(self) -> None:
-        """Under the lock."""
-        self._allotted = allocate_slots(self._wanted, self._slots)
-        short = [str(flow) for flow, n in self._allotted.items() if n < self._wanted[flow]]
+        """Distribute the slots. Call it under the lock."""
+        self._allotted = allocate_slots(self._requested, self._slots)
+        short = [str(flow) for flow, n in self._allotted.items() if n < self._requested[flow]]
         shortage = ""
-        if len(self._wanted) > self._slots:
+        if len(self._requested) > self._slots:
             shortage = (
-                f"Spark runs {self._slots} tasks at once, and {len(self._wanted)} flows need one "
-                "each: some wait. Start again with a larger spark.master."
+                f"Spark runs {self._slots} concurrent tasks, and {len(self._requested)} flows need "
+                "one each: some flows wait. Restart with a larger spark.master."
             )
         elif short:
             shortage = (
-                f"Spark runs {self._slots} tasks at once, fewer than tasks.max asks for: "
-                f"{', '.join(short)} get fewer and larger splits. A new start may give more."
+                f"Spark runs {self._slots} concurrent tasks, fewer than tasks.max requires: "
+                f"{', '.join(short)} get fewer and larger splits. A restart may give more."
             )
         if shortage and shortage != self._shortage:
             _log.warning(shortage)
@@ -171,20 +171,20 @@ class SharedSparkContext(Generic[K]):
         except SparkmirrorError as error:
             self._future.set_exception(error)
             return
-        except Exception as error:  # noqa: BLE001 - a thread's root: every waiting flow hears it
-            remedy = f"What Java printed is in {self._log_file}."
-            self._future.set_exception(SetupError(f"Spark did not start: {error}.", remedy=remedy))
+        except Exception as error:  # noqa: BLE001 - a thread's root: every waiting flow gets the error
+            remedy = f"See Java's output in {self._log_file}."
+            self._future.set_exception(SetupError(f"Cannot start Spark: {error}.", remedy=remedy))
             return
         self._future.set_result(spark)
         try:
             warm_up(spark)
-        except Exception as error:  # noqa: BLE001 - Spark may be stopping; else an epoch says it
+        except Exception as error:  # noqa: BLE001 - Spark may be stopping; else an epoch reports it
             _log.debug("the first job failed: %s", error)
         if archive is None and self._master.startswith("local"):
             build_in_background()
 
     def failure(self) -> BaseException | None:
-        """Why there is no Spark, if it did not start or its JVM died."""
+        """Return the error if Spark did not start or its JVM exited."""
         if not self._future.done():
             return None
         if self._future.exception() is not None:
@@ -192,11 +192,11 @@ class SharedSparkContext(Generic[K]):
         code = jvm_exit_code(self._future.result())
         if code is None:
             return None
-        remedy = f"What Java printed is in {self._log_file}. Start again: nothing is lost."
-        return SetupError(f"Spark's JVM ended by itself with code {code}.", remedy=remedy)
+        remedy = f"See {self._log_file}. Restart sparkmirror; copying resumes without loss."
+        return SetupError(f"Spark's JVM exited unexpectedly with code {code}.", remedy=remedy)
 
     def stop(self, *, keep_log: bool) -> None:
-        """End it; the log is kept if asked for, or if it did not end well."""
+        """Stop Spark. Keeps the log if requested, or if the JVM had exited."""
         if self._control is not None and self._has_started:
             self._control.stop()
         if not self._future.done() or self._future.exception() is not None:
@@ -206,7 +206,7 @@ class SharedSparkContext(Generic[K]):
 
 
 def _zip_package() -> Path:
-    """This package as a zip for executors that do not have it installed."""
+    """Zip this package for executors that do not have it installed."""
     root = Path(sparkmirror.__file__).parent
     path = Path(tempfile.mkdtemp(prefix="sparkmirror-")) / "sparkmirror.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pure planning: what a split holds, how many splits a flow gets, and how its tasks copy."""
+"""Plans the splits of a flow, its task settings, and the slots of all flows. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _LEASE_SECONDS = 5.0
 K = TypeVar("K", bound=Hashable)
 
 
-def plan_splits(starts: Sequence[PartitionStart], most: int) -> tuple[Split, ...]:
-    """At most `most` splits; partition number i goes to split i mod n, as MM2 assigns its tasks."""
-    count = min(most, len(starts))
+def plan_splits(starts: Sequence[PartitionStart], max_splits: int) -> tuple[Split, ...]:
+    """Plan at most `max_splits` splits; partition i goes to split i mod n, as in MM2's tasks."""
+    count = min(max_splits, len(starts))
     return tuple(Split(index, tuple(starts[index::count])) for index in range(count))
 
 
@@ -28,7 +28,7 @@ def task_settings(
     map_topic: str,
     syncs_topic: str,
 ) -> TaskSettings:
-    """What the tasks of a flow need of its settings."""
+    """Return the settings that a flow's tasks need."""
     return TaskSettings(
         flow=str(settings.flow),
         connector=settings.source.name,
@@ -56,20 +56,20 @@ def task_settings(
     )
 
 
-def allocate_slots(wanted: Mapping[K, int], slots: int) -> dict[K, int]:
-    """How many splits each flow may have at once when `slots` Spark tasks can run.
+def allocate_slots(requested: Mapping[K, int], slots: int) -> dict[K, int]:
+    """Return the number of splits of each flow when `slots` Spark tasks can run.
 
-    Copy tasks are long: a flow without a slot would wait for ever, so every flow gets one first,
-    and the rest goes round until it is used up. One slot stays free for short jobs if it can.
+    Copy tasks are long: a flow without a slot would wait for ever. So every flow gets one first,
+    and the rest is distributed in turns. One slot stays free for short jobs if possible.
     """
-    spare = 1 if slots > len(wanted) else 0
-    left = max(slots - spare - len(wanted), 0)
-    allotted = dict.fromkeys(wanted, 1)
-    while left:
-        hungry = [flow for flow in wanted if allotted[flow] < wanted[flow]]
-        if not hungry:
+    spare = 1 if slots > len(requested) else 0
+    remaining = max(slots - spare - len(requested), 0)
+    allotted = dict.fromkeys(requested, 1)
+    while remaining:
+        unsatisfied = [flow for flow in requested if allotted[flow] < requested[flow]]
+        if not unsatisfied:
             break
-        for flow in hungry[:left]:
+        for flow in unsatisfied[:remaining]:
             allotted[flow] += 1
-        left -= min(left, len(hungry))
+        remaining -= min(remaining, len(unsatisfied))
     return allotted

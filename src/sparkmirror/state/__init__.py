@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a flow stands, kept in Connect's own topics."""
+"""State in Kafka: positions, Connect's config and status topics, incidents, granted ACLs."""

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What connectors and tasks do, and the topics they use, as Connect's status topic says.
+"""Status of connectors and tasks, and the topics they use, in Connect's status topic.
 
-Any worker writes there, also one that has lost its place in the group and does not know it yet.
+Any worker writes there, also one that has lost its group membership without noticing yet.
 Therefore (Java's rules):
 
-A  Bad news (FAILED, UNASSIGNED) is written only about what nobody is known to do, what this worker
-   does itself, or what was done in a generation of the group that is not newer.
+A  FAILED and UNASSIGNED are written only about a connector or task without a status, of this
+   worker, or of a generation that is not newer.
 B  A task's UNASSIGNED does not replace a RUNNING of the same or a newer generation.
-C  A connector that is gone takes its tasks with it. Partitions are read in no order among each
-   other, so what was written about a task after that stays (Java would lose it).
+C  A deleted connector removes its tasks. Partitions have no common order, so a task status that was
+   written after the deletion stays (Java would lose it).
 
-`StatusLog` belongs to one thread, and to whoever owns the client.
+`StatusLog` is not thread-safe. The owner of the client closes it.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ _BAD_NEWS = frozenset({RunState.FAILED, RunState.UNASSIGNED})
 
 @dataclass(slots=True)
 class ClusterStatusState:
-    """What the records read so far say."""
+    """The content of the records read so far."""
 
     connectors: dict[str, Status] = field(default_factory=dict)
-    skipped_records: int = 0  # records that could not be read
+    skipped_records: int = 0  # undecodable records
     _tasks: dict[str, dict[int, Status]] = field(default_factory=dict)
     _topics: dict[str, dict[str, TopicSeen]] = field(default_factory=dict)
     _written_ms: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def tasks(self, connector: str) -> dict[int, Status]:
-        """What a connector's tasks do, in the order of their numbers."""
+        """The status of a connector's tasks, by number."""
         return dict(sorted(self._tasks.get(connector, {}).items()))
 
     def topics(self, connector: str) -> dict[str, TopicSeen]:
-        """The topics that a connector has used, sorted."""
+        """The sorted topics that a connector has used."""
         return dict(sorted(self._topics.get(connector, {}).items()))
 
     def copy(self) -> ClusterStatusState:
-        """The same for another thread."""
+        """Return a copy for another thread."""
         return ClusterStatusState(
             dict(self.connectors),
             self.skipped_records,
@@ -65,7 +65,7 @@ class ClusterStatusState:
         )
 
     def may_write(self, record: StatusRecord) -> bool:
-        """Rule A, by what is known here."""
+        """Whether rule A allows the record, as far as this state knows."""
         match record:
             case ConnectorStatus(connector, Status() as status):
                 known = self.connectors.get(connector)
@@ -81,7 +81,7 @@ class ClusterStatusState:
         )
 
     def removal_records(self, connector: str) -> list[StatusRecord]:
-        """The records that make everybody forget a connector: its tasks, its topics, itself."""
+        """Return the records that remove a connector: its tasks, its topics, itself."""
         return [
             *(TaskStatus(connector, task, None) for task in self.tasks(connector)),
             *(TopicStatus(connector, topic, None) for topic in self.topics(connector)),
@@ -89,15 +89,15 @@ class ClusterStatusState:
         ]
 
     def apply(self, record: LogRecord) -> UnreadableRecord | None:
-        """Take one more record in; a record that could not be read comes back."""
+        """Apply one record; returns it if it cannot be decoded."""
         match read_status_record(record.key, record.value):
             case ConnectorStatus(connector, None):
                 self.connectors.pop(connector, None)
-                self._forget_tasks(connector, record.timestamp_ms)
+                self._remove_tasks(connector, record.timestamp_ms)
             case ConnectorStatus(connector, Status() as status):
                 self.connectors[connector] = status
             case TaskStatus(connector, task, None):
-                self._forget_task(connector, task)
+                self._remove_task(connector, task)
             case TaskStatus(connector, task, Status() as status):
                 self._task(connector, task, status, record.timestamp_ms)
             case TopicStatus(connector, topic, None):
@@ -121,44 +121,44 @@ class ClusterStatusState:
             self._tasks.setdefault(connector, {})[task] = status
             self._written_ms[connector, task] = time_ms
 
-    def _forget_tasks(self, connector: str, time_ms: int) -> None:
+    def _remove_tasks(self, connector: str, time_ms: int) -> None:
         for task in self.tasks(connector):
             if self._written_ms[connector, task] <= time_ms:  # C
-                self._forget_task(connector, task)
+                self._remove_task(connector, task)
 
-    def _forget_task(self, connector: str, task: int) -> None:
+    def _remove_task(self, connector: str, task: int) -> None:
         self._tasks.get(connector, {}).pop(task, None)
         self._written_ms.pop((connector, task), None)
 
 
 class StatusLog:
-    """The status topic: `state` is what was read so far, every `put` reads itself back."""
+    """The status topic. `state` is what was read so far; every `put` reads its own records."""
 
     def __init__(self, client: ClusterClient, topic: str) -> None:
         self.topic = topic
         self.state = ClusterStatusState()
-        self._connect_topic = ConnectTopic(client, topic, take=self._apply, forget_all=self._reset)
+        self._connect_topic = ConnectTopic(client, topic, apply=self._apply, reset=self._reset)
 
     def refresh(self, timeout_seconds: float = READ_SECONDS) -> None:
-        """Read on to the end."""
+        """Read to the end."""
         self._connect_topic.write_and_read((), timeout_seconds)
 
-    def put(self, *records: StatusRecord, certain: bool = False) -> list[StatusRecord]:
-        """Write what rule A allows; returns when every replica has it, with what was left out.
+    def put(self, *records: StatusRecord, authoritative: bool = False) -> list[StatusRecord]:
+        """Write what rule A allows. Blocks until all replicas have it; returns what was skipped.
 
-        Certain is a member of the group about what it runs itself: all of it is written.
+        With `authoritative` everything is written: a group member about what it runs itself.
         """
-        if certain:
+        if authoritative:
             self._write_and_read(records)
             return []
         if any(_is_bad_news(record) for record in records):
             self.refresh()
-        refused = [record for record in records if not self.state.may_write(record)]
-        self._write_and_read(record for record in records if record not in refused)
-        return refused
+        rejected = [record for record in records if not self.state.may_write(record)]
+        self._write_and_read(record for record in records if record not in rejected)
+        return rejected
 
     def remove_connector(self, connector: str) -> None:
-        """Make everybody forget a connector that was deleted, its tasks and its topics."""
+        """Remove a deleted connector with its tasks and topics."""
         self.refresh()
         self._write_and_read(self.state.removal_records(connector))
 

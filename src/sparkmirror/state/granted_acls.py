@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The memory of ACL sync: which ACLs of a target were created by the flow, and by nobody else.
+"""Remembers which ACLs on a target the flow created.
 
     key    {"resourceType":"TOPIC","name":"A.orders","patternType":"LITERAL",...}
-    value  {"time":"<ISO 8601>"}, or nothing once the ACL was taken away
+    value  {"time":"<ISO 8601>"}, or none once the ACL was deleted
 
-A compacted topic on the target. Kill -9 may strike anywhere, so an ACL is remembered before it is
-created and forgotten after it was deleted. What a crash in between leaves behind is an ACL that is
-remembered and not there: it is granted again if the source still has it, and forgotten otherwise.
-If somebody creates exactly that ACL meanwhile, it counts as ours. That is meant: a cluster keeps
-equal ACLs only once, so a stranger's ACL that equals one of ours cannot be told apart at any other
-time either; and the other choice would leave rights behind that the source has withdrawn.
+A compacted topic on the target. A crash can happen anywhere, so an ACL is stored before it is
+created and removed after it was deleted. After a crash in between, an ACL may be stored but not
+exist: it is granted again if the source still has it, and removed otherwise. If another client
+creates exactly that ACL meanwhile, it counts as ours: a cluster keeps equal ACLs only once, so it
+cannot be distinguished at any other time either, and the alternative would keep rights that the
+source has withdrawn.
 
-Belongs to one thread, and to whoever owns the client.
+Not thread-safe. The owner of the client closes it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from sparkmirror.kafka.topic_log import TopicLog
 from sparkmirror.kafka.topic_requests import chunks
 from sparkmirror.model import TopicPartition
 
-_A_RECORD_BATCH = 1_000  # some 250 KB: below what a topic takes by default
+_RECORDS_PER_BATCH = 1_000  # about 250 KB: below the default max.message.bytes
 _UNKNOWN_TOPIC = 3
 _log = logging.getLogger(__name__)
 
@@ -42,11 +42,11 @@ class GrantedAcls:
         self._log = TopicLog(client.connection, topic, "read_uncommitted", client)
         self._since: dict[TopicPartition, int] = {}
         self._malformed = 0
-        self.topic_exists = False  # the topic, when it was last looked at
+        self.topic_exists = False  # at the last refresh
         self.bindings: set[AclBinding] = set()
 
     def refresh(self) -> None:
-        """Read what has been written since the last time; a topic that is not there holds none."""
+        """Read what was written since the last call; a missing topic has no ACLs."""
         before = self._malformed
         try:
             self._read()
@@ -57,18 +57,18 @@ class GrantedAcls:
             self.topic_exists = False
         if self._malformed > before:
             _log.warning(
-                f"Topic '{self.topic}' on cluster '{self._alias}' holds "
-                f"{self._malformed - before} records that are no ACLs; they were passed over"
+                f"Skipped {self._malformed - before} records in topic '{self.topic}' on cluster "
+                f"'{self._alias}' that are not ACLs"
             )
 
     def add(self, bindings: Collection[AclBinding]) -> None:
-        """Before they are created; returns when every replica knows."""
+        """Store ACLs before they are created. Blocks until all replicas have them."""
         now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         self._write(bindings, encode({"time": now}))
         self.bindings |= set(bindings)
 
     def remove(self, bindings: Collection[AclBinding]) -> None:
-        """After they were deleted."""
+        """Remove ACLs after they were deleted."""
         self._write(bindings, None)
         self.bindings -= set(bindings)
 
@@ -98,8 +98,8 @@ class GrantedAcls:
         with self._log as log:
             if log.was_replaced(self._since):
                 self._reset()
-            for some in chunks(sorted(bindings), _A_RECORD_BATCH):
-                log.append({0: [(_key(one), value) for one in some]})
+            for chunk in chunks(sorted(bindings), _RECORDS_PER_BATCH):
+                log.append({0: [(_key(one), value) for one in chunk]})
 
 
 def _key(binding: AclBinding) -> bytes:
@@ -108,7 +108,7 @@ def _key(binding: AclBinding) -> bytes:
 
 
 def _binding(key: bytes) -> AclBinding:
-    fields = decode(key, "The key of a remembered ACL")
+    fields = decode(key, "The key of a granted ACL")
     if not isinstance(fields, dict):
-        raise WireError("The key of a remembered ACL is no JSON object.")
+        raise WireError("The key of a granted ACL is not a JSON object.")
     return AclBinding.from_dict(fields)

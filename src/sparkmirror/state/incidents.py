@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What must never happen silently, as values: what it was, where, and what was done about it.
+"""Incidents as values: what happened, where, and what was done.
 
-A task or the driver makes an `Incident`; the log line, the status, the counter and the ledger
-entry are all made from it. `RULES` is the only table of kinds.
+A task or the driver creates an `Incident`; log line, status, counter and ledger entry derive from
+it. `INCIDENT_RULES` is the only table of kinds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from sparkmirror.model import TopicPartition
 
-STOP = "stop"  # the policy under which nothing moves until a person has decided
+STOP = "stop"  # the policy under which a partition waits for manual action
 
 
 class IncidentKind(StrEnum):
@@ -37,11 +37,11 @@ class IncidentKind(StrEnum):
 
 
 class IncidentRule(NamedTuple):
-    """What is known of a kind."""
+    """The properties of a kind."""
 
-    policy_key: str  # the key that says what to do about it; empty: there is nothing to choose
+    policy_key: str  # the key of its policy; empty if there is none
     meaning: str
-    in_ledger: bool  # afterwards source and target are not record by record the same
+    in_ledger: bool  # afterwards source and target differ
 
 
 INCIDENT_RULES: Mapping[IncidentKind, IncidentRule] = MappingProxyType(
@@ -51,7 +51,7 @@ INCIDENT_RULES: Mapping[IncidentKind, IncidentRule] = MappingProxyType(
         ),
         IncidentKind.SOURCE_TRUNCATED: IncidentRule(
             "source.truncated.policy",
-            "the source lost records that had been copied already",
+            "the source lost records that were already copied",
             in_ledger=True,
         ),
         IncidentKind.SOURCE_RECREATED: IncidentRule(
@@ -60,7 +60,7 @@ INCIDENT_RULES: Mapping[IncidentKind, IncidentRule] = MappingProxyType(
             in_ledger=True,
         ),
         IncidentKind.TARGET_TRUNCATED: IncidentRule(
-            "target.truncated.policy", "the target lost records of ours", in_ledger=True
+            "target.truncated.policy", "the target lost acknowledged records", in_ledger=True
         ),
         IncidentKind.TARGET_RECREATED: IncidentRule(
             "target.recreated.policy",
@@ -79,62 +79,61 @@ INCIDENT_RULES: Mapping[IncidentKind, IncidentRule] = MappingProxyType(
         ),
         IncidentKind.SKIPPED_RECORD: IncidentRule(
             "refused.record.policy",
-            "the target refused records; they were left out",
+            "the target refused records; they were skipped",
             in_ledger=True,
         ),
         IncidentKind.OPEN_TRANSACTION: IncidentRule(
             "open.transaction.warning.ms",
-            "a transaction on the source is open and holds back everything behind it",
+            "an open transaction on the source blocks the records after it",
             in_ledger=False,
         ),
         IncidentKind.FOREIGN_WRITER: IncidentRule(
-            "", "somebody else writes to the target partition", in_ledger=False
+            "", "another producer writes to the target partition", in_ledger=False
         ),
         IncidentKind.RESUME_MISMATCH: IncidentRule(
-            "", "the target's tail does not match the source where it should", in_ledger=True
+            "", "the end of the target partition does not match the source", in_ledger=True
         ),
         IncidentKind.REFUSED: IncidentRule(
             "refused.record.policy",
-            "the target refuses records, and the partition waits",
+            "the target refuses records; the partition waits",
             in_ledger=False,
         ),
         IncidentKind.NO_READ: IncidentRule(
-            "", "the target may not be read, so that a crash may repeat records", in_ledger=False
+            "", "the target cannot be read; a crash may repeat records", in_ledger=False
         ),
     }
 )
 
 
-_REMEMBERED = 10_000
+_MAX_REMEMBERED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """One thing that happened to one source partition."""
+    """One event on one source partition."""
 
     kind: IncidentKind
     topic: str
     partition: int
-    first_offset: int  # on the source; -1: no offset is meant
+    first_offset: int  # on the source; -1 if none applies
     last_offset: int
-    records: int  # as far as known, else -1
+    records: int  # -1 if unknown
     cause: str
     time_ms: int
-    policy: str = ""  # the value of the policy key that was applied
+    policy: str = ""  # the applied value of the policy key
 
     @property
     def tp(self) -> TopicPartition:
-        """The source partition."""
         return TopicPartition(self.topic, self.partition)
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """The same for the same thing seen again: by the next attempt, or after a restart."""
+        """Equal for the same event seen again, by the next attempt or after a restart."""
         return (self.kind, self.topic, str(self.partition), str(self.first_offset), self.policy)
 
     @property
     def belongs_in_ledger(self) -> bool:
-        """Whether something was left out, added or changed; a partition that waits lost nothing."""
+        """Whether records were left out, added or changed; a waiting partition lost nothing."""
         return INCIDENT_RULES[self.kind].in_ledger and self.policy != STOP
 
     def __str__(self) -> str:
@@ -154,17 +153,17 @@ class Incident:
 
 
 class SeenIncidents:
-    """Remembers which incidents were seen, the latest ones at least."""
+    """Remembers the latest incidents."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, ...], None] = {}  # in the order in which they were last seen
+        self._known: dict[tuple[str, ...], None] = {}  # in the order of the last occurrence
 
     def is_new(self, incident: Incident) -> bool:
-        """Whether it has not been seen before; from now on it has."""
+        """Return whether the incident is new, and remember it."""
         identity = incident.identity
         is_new = identity not in self._known
         self._known.pop(identity, None)
         self._known[identity] = None
-        if len(self._known) > _REMEMBERED:
+        if len(self._known) > _MAX_REMEMBERED:
             del self._known[next(iter(self._known))]
         return is_new

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ledger: a compacted topic on the target that lists every record that is not as it was.
+"""The ledger: a compacted topic on the target that lists records that differ from the source.
 
     key    {"flow":"A->B","topic":"t","partition":0,"firstOffset":10,"kind":"gap"}
     value  {"lastOffset":19,"records":10,"cause":"...","policy":"continue","time":"<ISO 8601>"}
 
-Tasks write an entry before the position that covers it. Written again after a crash it replaces
-itself, because the key says which thing it was. Everything here is in partition 0.
+Tasks write an entry before the position that covers it. An entry that is written again after a
+crash replaces itself, because its key identifies the incident. All records are in partition 0.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _UNKNOWN_TOPIC = 3
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """One line of the ledger; the kind is a text, because a newer version may know more."""
+    """One entry; the kind is a string, because a newer version may know more kinds."""
 
     flow: str
     kind: str
@@ -40,7 +40,6 @@ class LedgerEntry:
     time: str
 
     def key(self) -> bytes:
-        """The record's key."""
         return encode(
             {
                 "flow": self.flow,
@@ -52,7 +51,6 @@ class LedgerEntry:
         )
 
     def value(self) -> bytes:
-        """The record's value."""
         return encode(
             {
                 "lastOffset": self.last_offset,
@@ -65,7 +63,6 @@ class LedgerEntry:
 
 
 def entry_for_incident(flow: str, incident: Incident) -> LedgerEntry:
-    """The ledger's line about an incident."""
     moment = datetime.fromtimestamp(incident.time_ms / 1000, UTC)
     return LedgerEntry(
         flow=flow,
@@ -82,39 +79,37 @@ def entry_for_incident(flow: str, incident: Incident) -> LedgerEntry:
 
 
 def parse_entry(key: bytes, value: bytes) -> LedgerEntry:
-    """The entry that a record holds; WireError if it is none."""
-    named = _object(key, "The key of a ledger entry")
-    told = _object(value, "A ledger entry")
+    """Decode a record. Raises WireError if it is not an entry."""
+    key_fields = _object(key, "The key of a ledger entry")
+    fields = _object(value, "A ledger entry")
     return LedgerEntry(
-        flow=_text(named, "flow"),
-        kind=_text(named, "kind"),
-        topic=_text(named, "topic"),
-        partition=_number(named, "partition"),
-        first_offset=_number(named, "firstOffset"),
-        last_offset=_number(told, "lastOffset"),
-        records=_number(told, "records"),
-        cause=_text(told, "cause"),
-        policy=_text(told, "policy"),
-        time=_text(told, "time"),
+        flow=_text(key_fields, "flow"),
+        kind=_text(key_fields, "kind"),
+        topic=_text(key_fields, "topic"),
+        partition=_number(key_fields, "partition"),
+        first_offset=_number(key_fields, "firstOffset"),
+        last_offset=_number(fields, "lastOffset"),
+        records=_number(fields, "records"),
+        cause=_text(fields, "cause"),
+        policy=_text(fields, "policy"),
+        time=_text(fields, "time"),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """All entries, oldest first, and how many records could not be read as one."""
+    """All entries, oldest first, and the number of invalid records."""
 
     entries: tuple[LedgerEntry, ...]
     unreadable: int = 0
 
 
-def read_ledger(
-    connection: ConnectionSettings, topic: str, timeout_seconds: float = 60.0
-) -> Ledger:
-    """What the topic holds; nothing if it does not exist, for then nothing has happened yet."""
+def read_ledger(connection: ConnectionSettings, topic: str) -> Ledger:
+    """Read the topic; a missing topic is an empty ledger."""
     latest: dict[bytes, bytes] = {}
     try:
         with TopicLog(connection, topic) as log:
-            for record in log.read_to_end(timeout_seconds):
+            for record in log.read_to_end():
                 if record.key is None:
                     continue
                 latest.pop(record.key, None)
@@ -136,7 +131,7 @@ def read_ledger(
 def append_entries(
     connection: ConnectionSettings, topic: str, entries: Iterable[LedgerEntry]
 ) -> None:
-    """Write entries; returns when every replica has them."""
+    """Append entries. Blocks until all replicas have them."""
     with TopicLog(connection, topic) as log:
         log.append({PARTITION: [(entry.key(), entry.value()) for entry in entries]})
 
@@ -144,19 +139,19 @@ def append_entries(
 def _object(data: bytes, what: str) -> dict[str, Json]:
     found = decode(data, what)
     if not isinstance(found, dict):
-        raise WireError(f"{what} is no JSON object.")
+        raise WireError(f"{what} is not a JSON object.")
     return found
 
 
 def _text(fields: dict[str, Json], name: str) -> str:
     found = fields.get(name)
     if not isinstance(found, str):
-        raise WireError(f"A ledger entry has no text '{name}'.")
+        raise WireError(f"A ledger entry has no string '{name}'.")
     return found
 
 
 def _number(fields: dict[str, Json], name: str) -> int:
     found = fields.get(name)
     if not isinstance(found, int) or isinstance(found, bool):
-        raise WireError(f"A ledger entry has no whole number '{name}'.")
+        raise WireError(f"A ledger entry has no integer '{name}'.")
     return found

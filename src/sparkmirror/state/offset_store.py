@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a flow stands, as Connect's offsets topic keeps it, on the target or the worker's cluster.
+"""The positions of a flow in Connect's offsets topic, on the target or the worker's cluster.
 
-The driver reads it and writes the first position of a topic partition; the tasks write all
-others themselves, with the records of `state/position_records.py`.
+The driver reads them and writes the first position of a topic partition. Tasks write all others,
+with the records of `state/position_records.py`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StoredPositions:
-    """All positions of a connector, and the offsets topic's partition count to write new ones."""
+    """All positions of a connector, and the partition count of the offsets topic."""
 
     positions: dict[TopicPartition, StoredPosition]
     partitions: int
@@ -41,7 +41,10 @@ class OffsetStore:
         self._source_alias = source_alias
 
     def read(self, timeout_seconds: float = 60.0) -> StoredPositions:
-        """Everything stored; no positions before the first record was mirrored."""
+        """Read all positions. The topic is read to its high watermark, committed records only.
+
+        The last stable offset would hide positions behind another client's open transaction.
+        """
         with TopicLog(self._connection, self._topic) as log:
             positions = parse_positions(
                 log.read_to_end(timeout_seconds),
@@ -52,7 +55,7 @@ class OffsetStore:
             return StoredPositions(positions, log.partitions)
 
     def write(self, positions: Mapping[TopicPartition, StoredPosition | None]) -> None:
-        """Store positions, or forget them (None); returns when every replica knows."""
+        """Store positions, or delete them (None). Blocks until all replicas have them."""
         with TopicLog(self._connection, self._topic) as log:
             by_partition: dict[int, list[tuple[bytes | None, bytes | None]]] = {}
             for tp, stored in positions.items():
@@ -63,13 +66,11 @@ class OffsetStore:
             log.append(by_partition)
 
 
-def stored_producers(
-    connection: ConnectionSettings, topic: str, timeout_seconds: float = 60.0
-) -> set[int]:
-    """The producer ids of all flows that keep their positions in an offsets topic."""
+def stored_producers(connection: ConnectionSettings, topic: str) -> set[int]:
+    """Return the producer ids of all flows with positions in an offsets topic."""
     found: set[int] = set()
     with TopicLog(connection, topic) as log:
-        for record in log.read_to_end(timeout_seconds):
+        for record in log.read_to_end():
             if record.key is None or record.value is None:
                 continue
             if SourceOffsetKey.from_key(record.key) is None:

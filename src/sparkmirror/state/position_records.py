@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Positions as records of Connect's offsets topic, and back: pure functions.
+"""Encodes positions as records of Connect's offsets topic, and decodes them. Pure functions.
 
-Tasks on executors write these records themselves, so nothing here knows a client or Spark.
-The stored offset is that of the last mirrored record; a task resumes at the one after it.
+Tasks on executors write these records, so nothing here imports a client or Spark. The stored offset
+is that of the last mirrored record; a task resumes at the next one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class PositionRecord(NamedTuple):
-    """A record for the offsets topic and the partition it belongs to."""
+    """A record for the offsets topic and its partition."""
 
     key: bytes
     value: bytes | None
@@ -45,7 +45,7 @@ def position_record(
     position: StoredPosition | None,
     partitions: int,
 ) -> PositionRecord:
-    """The record that stores a position; None deletes it.
+    """Encode a position; None deletes it.
 
     `cluster` is the source's alias, `partitions` the offsets topic's partition count.
     """
@@ -59,17 +59,17 @@ def position_record(
 def parse_positions(
     records: Iterable[KeyedRecord], connector: str, cluster: str, partitions: int
 ) -> dict[TopicPartition, StoredPosition]:
-    """The latest position of every source partition of one connector and source cluster.
+    """Return the latest position of every source partition of one connector and source cluster.
 
-    A key that also stands in a partition to which it does not hash (the topic was grown, or
-    somebody used another hash) counts only there where Java writes it.
+    A key may also be in a partition to which it does not hash (the topic was grown, or another
+    hash was used). Then only the record in Java's partition counts.
     """
     latest: dict[bytes, bytes | None] = {}
     strays: dict[bytes, bytes | None] = {}
     for record in records:
         if record.key is not None:
-            home = partition_for_key(record.key, partitions) == record.partition
-            (latest if home else strays)[record.key] = record.value
+            is_home = partition_for_key(record.key, partitions) == record.partition
+            (latest if is_home else strays)[record.key] = record.value
     positions: dict[TopicPartition, StoredPosition] = {}
     for key, value in (strays | latest).items():
         named = SourceOffsetKey.from_key(key)
@@ -85,7 +85,7 @@ def _position(named: SourceOffsetKey, value: bytes) -> StoredPosition:
         return StoredPosition.from_value(value)
     except WireError as error:
         raise WireError(
-            f"The stored position of {named.topic_partition} of cluster '{named.cluster}' cannot "
-            f"be read, and guessing would lose or repeat records: {error} Write a valid offset or "
-            f"delete the record."
+            f"Cannot read the stored position of {named.topic_partition} of cluster "
+            f"'{named.cluster}': {error} Guessing would lose or repeat records: write a valid "
+            f"offset, or delete the record."
         ) from error

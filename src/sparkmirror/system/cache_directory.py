@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where downloads and other rebuildable files live, outside any build tree.
+"""The directory for downloads and other files that can be rebuilt.
 
-All checkouts of a user share the directory: a fresh clone downloads nothing twice.
+All checkouts of a user share it, so a fresh clone downloads nothing twice.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ def cache_directory() -> Path:
 
 
 def ensure_writable(directory: Path, *, remedy: str = _REMEDY) -> Path:
-    """The directory, made if need be; a SetupError naming it when it cannot be written."""
+    """Create the directory if needed and return it. Raises SetupError if it is not writable."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        # Only a real write tells: mode bits say nothing about read-only mounts, quotas or root.
+        # Only a write tells: mode bits do not show read-only mounts or quotas, nor limit root.
         with tempfile.TemporaryFile(dir=directory):
             pass
     except OSError as error:
         reason = error.strerror or str(error)
-        raise SetupError(f"{directory} cannot be written ({reason}).", remedy=remedy) from error
+        raise SetupError(f"Cannot write to {directory} ({reason}).", remedy=remedy) from error
     return directory

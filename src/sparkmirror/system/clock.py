@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The clock for leases and sessions: it also counts while the machine is suspended."""
+"""The clock for leases and sessions. It also runs while the machine is suspended."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Clock = Callable[[], float]
 
 
 def steady_clock() -> float:
-    """Seconds that go on while the machine sleeps, where the system has such a clock."""
+    """Return seconds, including suspended time where the system has such a clock."""
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     return time.monotonic()

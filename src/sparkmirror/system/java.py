@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds a Java runtime that can run Kafka and Spark, and says plainly when there is none."""
+"""Finds a Java runtime for Kafka and Spark."""
 
 from __future__ import annotations
 
@@ -12,50 +12,50 @@ from pathlib import Path
 
 from sparkmirror.errors import SetupError
 
-OLDEST_JAVA = 17
+MIN_JAVA = 17
 
-_REMEDY = f"Install Java {OLDEST_JAVA} or newer and set JAVA_HOME, or put java on the PATH."
+_REMEDY = f"Install Java {MIN_JAVA} or newer and set JAVA_HOME, or put java on the PATH."
 _VERSION = re.compile(r'(?:version |JAVA_VERSION=)"(\d+)(?:\.(\d+))?')
 _ANSWER_SECONDS = 60.0
 
 
 def java_binary() -> Path:
-    """The java of JAVA_HOME, else of the PATH; a SetupError when it is missing or too old."""
+    """Return the java of JAVA_HOME, else of the PATH. Raises SetupError if missing or too old."""
     home = os.environ.get("JAVA_HOME")
     if home:
         binary = Path(home) / "bin" / "java"
         if not os.access(binary, os.X_OK):
-            raise SetupError(f"JAVA_HOME is {home}, but there is no java in it.", remedy=_REMEDY)
+            raise SetupError(f"JAVA_HOME is {home}, which has no bin/java.", remedy=_REMEDY)
     else:
         found = shutil.which("java")
         if found is None:
-            raise SetupError("Java was not found on this machine.", remedy=_REMEDY)
+            raise SetupError("Cannot find Java.", remedy=_REMEDY)
         binary = Path(found)
     version = java_version(binary)
-    if version < OLDEST_JAVA:
+    if version < MIN_JAVA:
         raise SetupError(f"{binary} is Java {version}, which is too old.", remedy=_REMEDY)
     return binary
 
 
 def java_version(binary: Path) -> int:
-    """The feature version of a java binary: 8, 11, 17, 21."""
+    """Return the feature version of a java binary: 8, 11, 17, 21."""
     text = java_build(binary)
     match = _VERSION.search(text)
     if match is None:
         raise SetupError(
-            f"{binary} did not tell its version (it said: {text.partition(chr(10))[0]!r}).",
+            f"Cannot read the version of {binary} (output: {text.partition(chr(10))[0]!r}).",
             remedy=_REMEDY,
         )
     major, minor = int(match[1]), int(match[2] or 0)
-    # Java 8 and older call themselves 1.8.
+    # Java 8 and older report 1.8.
     return minor if major == 1 else major
 
 
 @cache
 def java_build(binary: Path) -> str:
-    """What tells two builds of the same version apart: the release file that a Java comes with.
+    """Return text that identifies a Java build: its `release` file.
 
-    Without one, all that `java -version` prints; a start-up waits a tenth of a second for it.
+    Without that file, the output of `java -version`, which takes a tenth of a second.
     """
     release = binary.resolve().parent.parent / "release"
     if release.is_file():
@@ -72,5 +72,5 @@ def java_build(binary: Path) -> str:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise SetupError(f"{binary} could not be run ({error}).", remedy=_REMEDY) from error
+        raise SetupError(f"Cannot run {binary} ({error}).", remedy=_REMEDY) from error
     return answer.stdout.strip()

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One topic partition of a task's split: both sides of it, and its accounts.
+"""One copied topic partition: both sides, position, counts, error, and its part of the offset map.
 
-Which source offsets became which target offsets since the offset map was last told.
-
-Inside a run target = source + constant. Runs are joined while both sides go on without a gap, so a
-record batch costs a few comparisons, and everything else happens once a second or less.
+`CopiedRuns` keeps which source offsets became which target offsets since the offset map was last
+updated. Inside a run, target = source + constant. Runs are joined while both sides continue without
+a gap, so an acknowledged record batch costs a few comparisons; everything else happens once a
+second or less.
 """
 
 from __future__ import annotations
@@ -26,9 +26,16 @@ from sparkmirror.task.messages import (
     chunk_to_text,
 )
 from sparkmirror.wire import error_codes
-from sparkmirror.wire.fetch_session import FetchPartition
+from sparkmirror.wire.fetch_partition import FetchPartition
 from sparkmirror.wire.outgoing import OutgoingBatch
-from sparkmirror.wire.producer import ProducePartition
+from sparkmirror.wire.produce_partition import ProducePartition
+
+
+class ClusterAliases(NamedTuple):
+    """The names of both clusters, for error texts."""
+
+    source: str
+    target: str
 
 
 class ResumePoint(NamedTuple):
@@ -40,14 +47,14 @@ class ResumePoint(NamedTuple):
 
 
 class EstimatedPoint(NamedTuple):
-    """An earlier pair, by a guess, to compare from because the target lost records."""
+    """An estimated earlier resume point, to compare from because the target lost records."""
 
     point: ResumePoint
     estimate: EstimateBounds
 
 
 class Savepoint(NamedTuple):
-    """What is committed of a partition: where a transaction that is thrown away goes back to."""
+    """What is committed of a partition: an aborted transaction goes back to it."""
 
     position: int
     downstream: int
@@ -58,9 +65,10 @@ class Savepoint(NamedTuple):
 
 
 class CopyPartition:
-    """Where copying one topic partition stands."""
+    """The state of one copied topic partition."""
 
     __slots__ = (
+        "_aliases",
         "bytes",
         "comparison",
         "downstream",
@@ -70,7 +78,9 @@ class CopyPartition:
         "is_changed",
         "is_dirty",
         "is_paused",
+        "is_recording",
         "is_taken_over",
+        "is_target_unreadable",
         "leader_epoch",
         "map_builder",
         "next_sequence",
@@ -86,10 +96,11 @@ class CopyPartition:
         "verify_next_batch",
     )
 
-    def __init__(self, start: PartitionStart) -> None:
+    def __init__(self, start: PartitionStart, aliases: ClusterAliases) -> None:
         topic_id = uuid.UUID(start.topic_id) if start.topic_id else None
         target_topic_id = uuid.UUID(start.target_topic_id) if start.target_topic_id else None
         self.start = start
+        self._aliases = aliases
         self.source = FetchPartition(
             start.source,
             start.position,
@@ -105,8 +116,8 @@ class CopyPartition:
             state.next_sequence,
             target_topic_id,
         )
-        # The newest one of the source's log up to what was offered to the target; what is only read
-        # to be compared does not count.
+        # The newest leader epoch of the source up to what was enqueued for the target; records that
+        # were read for a comparison do not count.
         self.leader_epoch = start.leader_epoch
         self.position = start.position  # everything before it is acknowledged or was skipped
         self.downstream = start.downstream
@@ -115,9 +126,9 @@ class CopyPartition:
         self.estimate: EstimatedPoint | None = None
         self.is_taken_over = start.is_handed_over
         self.is_paused = False  # it cannot be written, so it is not read
-        self.verify_next_batch = (
-            False  # our first record batch since a take-over is to be read back
-        )
+        self.is_recording = False  # its refused records are being recorded; it is read again after
+        self.is_target_unreadable = False  # no READ on the target: there are no comparisons
+        self.verify_next_batch = False  # the first record batch after a take-over is read back
         self.records = 0
         self.bytes = 0
         self.runs = CopiedRuns()
@@ -126,7 +137,7 @@ class CopyPartition:
             if start.map_chunk
             else MapBuilder(start.position, start.downstream + 1)
         )
-        self.unsynced: list[MappedRun] = []  # not said yet in an offset sync
+        self.unsynced: list[MappedRun] = []  # not in an offset sync yet
         self.stored = self.stored_position()  # what the offsets topic has
         self.savepoint: Savepoint | None = None  # in transactions only: elsewhere all that is
         # acknowledged counts
@@ -141,14 +152,21 @@ class CopyPartition:
         return self.is_taken_over and self.source.is_finished and self.target.is_idle
 
     def set_position(self, position: int) -> None:
-        """Everything before the position is done with."""
+        """Set the position: everything before it is acknowledged or was skipped."""
         if position != self.position:
             self.position = position
             self.is_dirty = True
             self.is_changed = True
 
-    def set_error(self, code: int, cluster: str, tp: TopicPartition, text: str) -> None:
-        """Remember why nothing moves, or (with code 0) that it moves again."""
+    def set_source_error(self, code: int, text: str = "") -> None:
+        """Set why the source partition cannot be read; code 0 clears the partition's error."""
+        self._set_error(code, self._aliases.source, self.source.tp, text)
+
+    def set_target_error(self, code: int, text: str = "") -> None:
+        """Set why the target partition cannot be used; code 0 clears the partition's error."""
+        self._set_error(code, self._aliases.target, self.target.tp, text)
+
+    def _set_error(self, code: int, cluster: str, tp: TopicPartition, text: str) -> None:
         self.error_code = code
         self.error = ""
         if code:
@@ -158,7 +176,7 @@ class CopyPartition:
 
     @property
     def resume_point(self) -> ResumePoint:
-        """Where both sides agree: what is acknowledged."""
+        """Where to resume: what is acknowledged, or an estimate."""
         if self.estimate is not None:
             return self.estimate.point
         return ResumePoint(self.position, self.downstream, self._producer)
@@ -170,7 +188,7 @@ class CopyPartition:
         )
 
     def apply_estimate(self) -> None:
-        """The pair to go on at has been found."""
+        """Continue at the estimated resume point, if there is one."""
         moved, self.estimate = self.estimate, None
         if moved is not None:
             pair = moved.point
@@ -182,24 +200,24 @@ class CopyPartition:
             self.map_builder.start_chunk(pair.position, pair.downstream + 1)
 
     def resume_producer(self, *, is_known: bool) -> None:
-        """Write on as the flow's producer; `is_known`: the broker remembers it."""
+        """Continue with the flow's producer id; `is_known`: the broker remembers it."""
         self.target.next_sequence = self.next_sequence
         self.target.is_producer_known = is_known
         self.target.idle_since = time.monotonic()
 
     def replace_producer(self, producer_id: int, producer_epoch: int) -> None:
-        """Write on as a new producer."""
+        """Continue with a new producer id."""
         self.target.producer_id, self.target.producer_epoch = producer_id, producer_epoch
         self.next_sequence = 0
         self.resume_producer(is_known=False)
         self.is_dirty = True
 
     def apply_comparison(self, comparison: Comparison) -> None:
-        """Go on where a comparison ended, behind the last record of ours on the target."""
-        self.map_copied_runs()  # what is fresh came before what was compared
+        """Continue where a comparison ended: after our last record on the target."""
+        self.map_copied_runs()  # these came before what was compared
         position, behind = comparison.position, comparison.end_downstream + 1
         if self.estimate is not None:
-            # The earlier pair is a guess. What lies before the first match is in older chunks.
+            # The resume point is an estimate: what is before the first match is in older chunks.
             first = next((one for one in comparison.matched if isinstance(one, MappedRun)), None)
             if first is not None:
                 self.map_builder.start_chunk(first.source, first.target)
@@ -222,14 +240,14 @@ class CopyPartition:
         self.is_dirty = True
 
     def truncate_to(self, position: int) -> None:
-        """The source lost its tail: what comes from this position on is new."""
+        """Continue at the end of a truncated source: its next records are new."""
         self.map_copied_runs()
         self.map_builder.start_chunk(position, self.downstream + 1)
         self.leader_epoch = self.source.last_leader_epoch
         self.set_position(position)
 
     def set_savepoint(self) -> None:
-        """All that is acknowledged is committed."""
+        """Keep the present state as committed."""
         self.savepoint = Savepoint(
             self.position,
             self.downstream,
@@ -242,7 +260,7 @@ class CopyPartition:
         self.is_changed = True
 
     def roll_back(self) -> None:
-        """What was acknowledged since the last commit is thrown away."""
+        """Go back to what was last committed."""
         if self.savepoint is None:
             return
         saved = self.savepoint
@@ -267,7 +285,7 @@ class CopyPartition:
         return taken
 
     def chunks_to_write(self, markers: int = 0) -> list[MapChunk]:
-        """What the offset map is to say before the position is stored.
+        """The chunks of the offset map to write before the position is stored.
 
         Behind the last record come as many markers, of the transaction that all this is in.
         """
@@ -275,7 +293,7 @@ class CopyPartition:
         return self.map_builder.drain(self.position, self.downstream + 1 + markers)
 
     def stored_position(self) -> StoredPosition:
-        """The position as the offsets topic keeps it: the last offset that is done with."""
+        """The position as the offsets topic keeps it: the last offset, not the next one."""
         return StoredPosition(
             self.position - 1,
             self.downstream,
@@ -286,7 +304,7 @@ class CopyPartition:
         )
 
     def progress(self) -> PartitionProgress:
-        """A line of a progress report; in transactions it tells what is committed."""
+        """The partition in a progress report; in transactions, what is committed."""
         seen = self if self.savepoint is None else self.savepoint
         stored = self.stored
         producer = stored.producer or NO_PRODUCER
@@ -310,18 +328,18 @@ class CopyPartition:
 
     @property
     def is_stored(self) -> bool:
-        """What was copied is in the offset map and in the stored position."""
+        """Whether offset map and stored position have everything that was copied."""
         return not self.is_dirty and self.stored.offset + 1 == self.position
 
     def _hand_over_point(self) -> ResumePoint:
-        """Where a successor begins: it finds again what is on the target but in no map yet."""
+        """Where the next task resumes: it compares what is on the target but not in the map yet."""
         stored = self.stored
         if self.is_stored or stored.producer is None or stored.downstream is None:
             return ResumePoint(self.position, self.downstream, self._producer)
         return ResumePoint(stored.offset + 1, stored.downstream, stored.producer)
 
     def receipt(self, split: int) -> Receipt:
-        """Where the partition stands at the end of its task."""
+        """The partition's state at the end of its task."""
         self.map_copied_runs()
         tp, end = self.source.tp, self._hand_over_point()
         is_current = end.position == self.position

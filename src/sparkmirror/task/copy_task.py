@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The life of one task: it copies, lets the target acknowledge, stores positions and ends.
+"""One copy task from start to end: copy, drain, flush, report.
 
-Runs on an executor, on one thread, without Spark. It ends at its deadline, when the driver says
-so, or when everything wanted has been copied; each time it lets the target acknowledge what was
-sent, writes its positions and says where it stands. If the driver has gone silent, or if the task
-itself has stood still for so long that another one may have its place, it ends at once: what it
-would write now could be older than what its successor has written.
+Runs on an executor, on one thread, without Spark. A task ends at its deadline, when the driver
+requests it, or when everything wanted has been copied; it then waits for acknowledgements, stores
+its positions and returns receipts. If the driver has been silent for the length of the lease, or
+the task itself stood still for so long, it ends at once: another task may have written newer
+positions meanwhile.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from typing import Protocol
 from sparkmirror.errors import FencedError, LeaseLostError, join_sentences
 from sparkmirror.system.clock import steady_clock
 from sparkmirror.task.messages import Progress, Receipt, Split, TaskSettings
-from sparkmirror.task.relay import Relay
+from sparkmirror.task.task_builder import build_parts
 from sparkmirror.wire.event_loop import EventLoop
 from sparkmirror.wire.memory import no_garbage_collection
 
 TICK_SECONDS = 1.0
-DRAIN_SECONDS = 4.0  # how long an ending task waits for the target to acknowledge
+DRAIN_SECONDS = 4.0  # how long an ending task waits for acknowledgements
 FLUSH_SECONDS = 2.0
 
 
 class ControlChannel(Protocol):
-    """The task's line to its driver."""
+    """The task's connection to its driver."""
 
     @property
     def end_requested(self) -> bool:
@@ -35,7 +35,7 @@ class ControlChannel(Protocol):
 
     @property
     def silence_seconds(self) -> float:
-        """For how long nothing has been heard from the driver."""
+        """How long ago the driver last sent something."""
 
     def report(self, progress: Progress) -> None:
         """Send progress; never blocks for long."""
@@ -59,7 +59,7 @@ class CopyTask:
         self._control = control
         self._loop = loop
         with no_garbage_collection():
-            self._relay = Relay(split, settings, loop)
+            self.parts = build_parts(split, settings, loop)
         self._phase = _Phase.COPYING
         self._phase_deadline = time.monotonic() + settings.epoch_seconds
         self._is_lease_lost = False
@@ -67,9 +67,9 @@ class CopyTask:
 
     def run(self) -> list[Receipt]:
         """Copy until the end; raises LeaseLostError after cleaning up if the driver is gone."""
-        relay = self._relay
-        relay.start()
-        self._report()  # the driver knows that the task runs
+        parts = self.parts
+        parts.start()
+        self._report()  # tell the driver that the task runs
         next_tick = time.monotonic() + TICK_SECONDS
         alive_at = steady_clock()
         try:
@@ -84,40 +84,37 @@ class CopyTask:
                 now = time.monotonic()
                 if now >= next_tick:
                     next_tick = now + TICK_SECONDS
-                    relay.tick(now)
+                    parts.tick(now)
                     self._report()
                 self._advance(now)
             self._report()
         finally:
-            relay.close()
-        if relay.delivery.is_fenced:
-            raise FencedError(f"{self._settings.flow}: {relay.delivery.error}")
+            parts.close()
+        if parts.delivery.is_fenced:
+            raise FencedError(f"{self._settings.flow}: {parts.delivery.error}")
         if self._is_lease_lost:
             raise LeaseLostError(
                 f"{self._settings.flow}: the driver has been silent for "
                 f"{self._settings.lease_seconds:g} s, or the task stood still; it stopped"
             )
-        return [part.receipt(self._split.index) for part in relay.partitions]
+        return [part.receipt(self._split.index) for part in parts.partitions]
 
     def _advance(self, now: float) -> None:
         """Move on to the next phase when this one is over."""
-        relay = self._relay
-        if relay.delivery.is_fenced:
+        parts = self.parts
+        if parts.delivery.is_fenced:
             self._end()
         if self._control.silence_seconds > self._settings.lease_seconds:
             self._lose_lease()
         if self._phase is _Phase.COPYING:
-            finished = all(part.is_finished for part in relay.partitions)
+            finished = all(part.is_finished for part in parts.partitions)
             if finished or self._control.end_requested or now >= self._phase_deadline:
-                relay.stop_reading()
+                parts.stop_reading()
                 self._enter_phase(_Phase.DRAINING, now + DRAIN_SECONDS)
-        if self._phase is _Phase.DRAINING:
-            drained = all(part.target.is_idle for part in relay.partitions)
-            drained = drained and relay.safeguards.is_idle
-            if drained or now >= self._phase_deadline:
-                relay.delivery.flush()
-                self._enter_phase(_Phase.FLUSHING, now + FLUSH_SECONDS)
-        if self._phase is _Phase.FLUSHING and (relay.is_flushed or now >= self._phase_deadline):
+        if self._phase is _Phase.DRAINING and (parts.is_drained or now >= self._phase_deadline):
+            parts.delivery.flush()
+            self._enter_phase(_Phase.FLUSHING, now + FLUSH_SECONDS)
+        if self._phase is _Phase.FLUSHING and (parts.is_flushed or now >= self._phase_deadline):
             self._end()
 
     def _enter_phase(self, phase: _Phase, deadline: float) -> None:
@@ -129,29 +126,29 @@ class CopyTask:
         self._end()
 
     def _end(self) -> None:
-        self._relay.stop_writing()
+        self.parts.stop_writing()
         self._phase = _Phase.DONE
 
     def _report(self) -> None:
-        relay = self._relay
-        changed = [part for part in relay.partitions if part.is_changed]
+        parts = self.parts
+        changed = [part for part in parts.partitions if part.is_changed]
         for part in changed:
             part.is_changed = False
-        waiting = [part.target.waiting_since for part in relay.partitions if part.target.in_flight]
+        waiting = [part.target.waiting_since for part in parts.partitions if part.target.in_flight]
         self._control.report(
             Progress(
                 split=self._split.index,
                 attempt=self._attempt,
                 partitions=tuple(part.progress() for part in changed),
-                latency=tuple(relay.delivery.latency.items()),
-                held_bytes=relay.budget.held,
+                latency=tuple(parts.delivery.latency.items()),
+                held_bytes=parts.budget.held,
                 oldest_unacked_seconds=time.monotonic() - min(waiting) if waiting else 0.0,
                 cpu_seconds=time.process_time(),
-                notices=relay.drain_notices(),
-                error=join_sentences(relay.errors),
-                other_writers=tuple(relay.take_over.other_writers),
-                incidents=relay.safeguards.take(),
-                missing_topics=relay.safeguards.missing_topics(),
+                notices=parts.reporter.drain_notices(),
+                error=join_sentences(parts.errors),
+                other_writers=tuple(parts.reporter.other_writers),
+                incidents=parts.reporter.drain(),
+                missing_topics=parts.missing_topics,
             )
         )
-        relay.delivery.latency.clear()
+        parts.delivery.latency.clear()

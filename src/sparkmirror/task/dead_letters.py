@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A record that the target refuses, as it is kept in the dead-letter topic.
+"""Refused records in the dead-letter topic: their form, and the writer.
 
-Key, value and headers stay as they were; further headers say where the record came from and why
-it is here. The timestamp is that of the writing, because the record's own may be what was refused.
-What cannot fit is represented by its size and SHA-256, so that it can be found on the source.
-
-A task's own hand in the dead-letter topic, one record batch at a time.
-
-A letter that the topic refuses is written again with less in it, until it fits. Nothing is given
-up: whoever sends a letter is told when it is on the target, and not before.
+A dead letter keeps key, value and headers of the record; further headers say where the record came
+from and why it was refused. Its timestamp is the time of writing, because the record's own may be
+the reason. What does not fit is replaced by its size and SHA-256, so that it can be found on the
+source. The writer writes one record batch at a time, and a refused letter again in a smaller form,
+until the topic takes it; only then does the callback run. Owned by the task's thread.
 """
 
 from __future__ import annotations
@@ -26,6 +23,8 @@ from sparkmirror.model import TopicPartition
 from sparkmirror.task.on_demand_topic import OnDemandTopic
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.batch_builder import Header, NewRecord, build_batch
+from sparkmirror.wire.outgoing import OutgoingBatch
+from sparkmirror.wire.produce_partition import RefusedBatch
 
 PREFIX = "sparkmirror."
 
@@ -39,31 +38,31 @@ class DeadLetterForm(IntEnum):
 
 
 class RefusedRecord(NamedTuple):
-    """A record of the source."""
+    """A record of the source that the target refused."""
 
     offset: int
     timestamp_ms: int
     key: bytes | None
     value: bytes | None
     headers: Sequence[Header]
-    reason: str = ""  # what the broker said about this very record
+    reason: str = ""  # what the broker said about this record
 
 
 @dataclass(frozen=True, slots=True)
 class RefusalContext:
-    """Why, and on which way: the same for all records of a refused record batch."""
+    """What all refused records of one record batch have in common."""
 
     flow: str
     source: TopicPartition
     target: TopicPartition
     code: int
-    reason: str  # in the broker's words, where it found some
+    reason: str  # the broker's message, if there was one
 
 
 def dead_letter(
     record: RefusedRecord, refusal: RefusalContext, form: DeadLetterForm = DeadLetterForm.FULL
 ) -> NewRecord:
-    """The record for the dead-letter topic."""
+    """Build the record for the dead-letter topic."""
     told: dict[str, object] = {
         "flow": refusal.flow,
         "topic": refusal.source.topic,
@@ -110,8 +109,9 @@ class DeadLetterWriter:
 
     def __init__(self, topic: OnDemandTopic) -> None:
         self.topic = topic
+        topic.replace_refused = self.on_refused
         self._letters: deque[_Letter] = deque()
-        self._awaited_count = 0  # of the first letter, once it has been handed to the producer
+        self._awaited_count = 0  # the ticket of the first letter, once the producer has it
 
     @property
     def is_idle(self) -> bool:
@@ -126,7 +126,7 @@ class DeadLetterWriter:
         self.check_acks()
 
     def check_acks(self) -> None:
-        """Write the next letter if the one before it has arrived."""
+        """Write the next letter if the one before it is on the target."""
         while self._letters:
             if not self._awaited_count:
                 self._write(self._letters[0])
@@ -143,8 +143,12 @@ class DeadLetterWriter:
             build_batch(records, int(time.time() * 1000)), len(records)
         )
 
+    def on_refused(self, refused: RefusedBatch) -> list[OutgoingBatch] | None:  # noqa: ARG002 - the first letter
+        """Drop a refused letter, to be written in a smaller form; None: there is none."""
+        return [] if self.shrink_refused() else None
+
     def shrink_refused(self) -> bool:
-        """The topic does not take the first letter: whether there is another form to try."""
+        """Replace the first letter by smaller ones; returns false if it has the smallest form."""
         letter = self._letters[0]
         if len(letter.records) > 1:
             *others, last = letter.records

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When what was copied counts: positions are stored every few seconds, or in transactions.
+"""Makes copied records durable: stores positions every few seconds, or commits transactions.
 
-`Delivery` is what the copy loop asks; `PeriodicDelivery` is the default. Its positions trail the
-records, and a successor finds the difference by comparing both sides (`take_over.py`).
-`transactional_delivery.py` has the other one.
+`Delivery` is the interface; `PeriodicDelivery` is the default. Its positions trail the records, and
+the next task finds the difference by comparing both sides (`take_over.py`).
+`transactional_delivery.py` has the other implementation.
 """
 
 from __future__ import annotations
@@ -21,62 +21,64 @@ from sparkmirror.task.offset_map_writer import OffsetMapWriter
 from sparkmirror.task.offset_sync_writer import OffsetSyncWriter
 from sparkmirror.task.position_writer import PositionWriter
 from sparkmirror.wire.outgoing import OutgoingBatch
-from sparkmirror.wire.producer import ProducePartition
+from sparkmirror.wire.produce_partition import ProducePartition
 
-_MAP_TIMEOUT_TICKS = 60  # seconds: if records get through, the offset map should
-FLUSH_BYTES = 64 << 20  # so much since the last flush, and the next one does not wait its time
+_MAP_TIMEOUT_TICKS = 60  # one a second, in which records get through and the map does not
+FLUSH_BYTES = 64 << 20  # after so much, the next flush does not wait for its time
 
 
 _Stored = tuple[CopyPartition, StoredPosition]
 
 
 class Delivery(Protocol):
-    """Makes what the target acknowledged durable, together with the positions behind it."""
+    """Makes acknowledged records durable, together with their positions."""
 
-    latency: Counter[int]  # age of records when they counted, by bucket; the reader clears it
+    latency: Counter[
+        int
+    ]  # age of records when they became durable, by bucket; the reader clears it
 
     @property
     def error(self) -> str:
-        """Why nothing counts at the moment; empty if all is well."""
+        """Why nothing becomes durable now; empty if all is well."""
 
     @property
     def is_fenced(self) -> bool:
-        """Somebody else has the right to write: end at once, nothing more can be stored."""
+        """The producer is fenced: the task must end, nothing more can be stored."""
 
     @property
     def is_flushed(self) -> bool:
-        """Everything that was acknowledged counts, and positions say so."""
+        """All acknowledged records are durable, and their positions are stored."""
 
     def on_partition_started(self, part: CopyPartition) -> None:
-        """Where this partition begins is settled; record batches follow."""
+        """The partition copies from its position on."""
 
     def on_acked(self, part: CopyPartition, out: OutgoingBatch) -> None:
-        """The target has a record batch."""
+        """The target acknowledged a record batch."""
 
     def on_produce_response(self) -> None:
         """One produce response has been handled completely."""
 
     def handles_lost_sequence(self, part: ProducePartition) -> bool:
-        """The broker expects another sequence; whether nobody else needs to see to it."""
+        """The broker expects another sequence; returns whether the delivery handles it."""
 
     def handles_truncated_target(self, part: ProducePartition) -> bool:
-        """The target has lost records that counted; whether nobody else needs to see to it."""
+        """The target lost durable records; returns whether the delivery handles it."""
 
     def store_position(self, part: CopyPartition, then: Callable[[], None]) -> None:
-        """Call `then` when no successor can begin before the partition's present position."""
+        """Call `then` when no later task can resume before the partition's present position."""
 
     def tick(self, now: float) -> None:
         """Called about once a second."""
 
     def flush(self) -> None:
-        """The task is ending: store what there is; `is_settled` tells when."""
+        """The task is ending: store what there is; `is_flushed` tells when."""
 
     def close(self) -> None:
         """The task has ended."""
 
 
 class PeriodicDelivery:
-    """Stores positions every few seconds, after the records that they speak of.
+    """Stores positions every few seconds, after the records before them.
 
     A flush writes the offset map first and, when that is on the target, the positions: whoever
     begins at a stored position finds everything before it in the map.
@@ -120,16 +122,16 @@ class PeriodicDelivery:
     def on_partition_started(self, part: CopyPartition) -> None:
         """Nothing to prepare."""
 
-    def on_acked(self, part: CopyPartition, out: OutgoingBatch) -> None:  # noqa: ARG002 - all count alike
-        """It counts at once."""
+    def on_acked(self, part: CopyPartition, out: OutgoingBatch) -> None:  # noqa: ARG002 - any partition
+        """Count it for the next flush."""
         self._unflushed_bytes += out.size
         self._has_acked = True
-        if out.is_live:  # of a backlog, the age says nothing about the copy
+        if out.is_live:  # records of a backlog were old before they were read
             age = time.time() * 1000 - out.max_timestamp
             self.latency[latency_histogram.bucket(age)] += 1
 
     def on_produce_response(self) -> None:
-        """The next step of a flush may be due."""
+        """Do the next step of a flush, if it is due."""
         if self._map_pending and self._map.is_idle:
             self._positions_pending, self._map_pending = self._map_pending, []
             self._positions.write(
@@ -150,21 +152,21 @@ class PeriodicDelivery:
             self._write_map()
 
     def handles_lost_sequence(self, part: ProducePartition) -> bool:  # noqa: ARG002 - see below
-        """Both sides are to be compared."""
+        """No: both sides are compared."""
         return False
 
     def handles_truncated_target(self, part: ProducePartition) -> bool:  # noqa: ARG002 - as above
-        """Both sides are compared."""
+        """No: both sides are compared."""
         return False
 
     def store_position(self, part: CopyPartition, then: Callable[[], None]) -> None:
-        """With the next flush, which is due now."""
+        """Store it with a flush that is due now."""
         self._awaited[part.source.tp] = then
         self._is_flush_due = part.is_dirty = True
         self.on_produce_response()
 
     def tick(self, now: float) -> None:
-        """Say what was copied; store positions when it is time."""
+        """Publish what was copied; flush when it is time."""
         self._publish_runs()
         self._check_map_timeout()
         is_due = now >= self._next_flush or self._unflushed_bytes >= FLUSH_BYTES
@@ -173,7 +175,7 @@ class PeriodicDelivery:
             self._write_map()
 
     def _check_map_timeout(self) -> None:
-        """Positions do not wait for ever for a map that cannot be written."""
+        """Disable a map that cannot be written: positions do not wait for it forever."""
         is_waiting = self._has_acked or bool(self._awaited)
         self._map_waits = self._map_waits + is_waiting if self._map_pending else 0
         self._has_acked = False
@@ -182,7 +184,7 @@ class PeriodicDelivery:
             self.on_produce_response()
 
     def _publish_runs(self) -> None:
-        """Enter what was copied into the map, and into offset syncs."""
+        """Add what was copied to the offset map and to offset syncs."""
         for part in self._parts:
             if part.runs.fresh or part.unsynced:
                 part.map_copied_runs()
@@ -191,7 +193,7 @@ class PeriodicDelivery:
                     self._syncs.add_runs(part.source.tp, runs)
 
     def flush(self) -> None:
-        """Store positions as soon as those before are stored."""
+        """Start a last flush when the present one is over."""
         self._final_flush_requested = True
         self.on_produce_response()
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a task's incidents go: to the driver with the next report, and into the ledger.
+"""What a task reports: incidents and notices to the driver, incidents to the ledger as well.
 
-Who meets an incident that belongs in the ledger waits here until the entry is on the target, and
-only then moves its position past it. Owned by the task's thread.
+Incidents that belong in the ledger have a callback, which runs when the entry is on the target; a
+position moves past an incident only then. Owned by the task's thread.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from typing import NamedTuple
 from sparkmirror.model import TopicPartition
 from sparkmirror.state.incidents import Incident, IncidentKind, SeenIncidents
 from sparkmirror.state.ledger import entry_for_incident
+from sparkmirror.task.copy_partition import CopyPartition
+from sparkmirror.task.messages import OtherWriter
 from sparkmirror.task.on_demand_topic import OnDemandTopic
 from sparkmirror.wire.batch_builder import NewRecord, build_batch
 
@@ -38,6 +40,8 @@ class IncidentReporter:
         self._known = SeenIncidents()
         self._unreported: deque[Incident] = deque()
         self._waiting: deque[_LedgerWait] = deque()
+        self._notices: list[str] = []
+        self.other_writers: set[OtherWriter] = set()  # on remote topics, as long as the task runs
 
     @property
     def is_idle(self) -> bool:
@@ -62,6 +66,23 @@ class IncidentReporter:
         records = [NewRecord(entry.key(), entry.value()) for entry in entries]
         ticket = self._ledger.write(build_batch(records, int(time.time() * 1000)), len(records))
         self._waiting.append(_LedgerWait(ticket, time.monotonic() + LEDGER_TIMEOUT_SECONDS, then))
+
+    def report_at(
+        self, kind: IncidentKind, part: CopyPartition, cause: str, policy: str = ""
+    ) -> None:
+        """Record an incident at a partition's position; nothing waits for the ledger."""
+        at = (part.position, part.position)
+        self.record([new_incident(kind, part.source.tp, at, -1, cause, policy)], lambda: None)
+
+    def notice(self, text: str) -> None:
+        """Add a text to the next progress report."""
+        self._notices.append(text)
+
+    def drain_notices(self) -> tuple[str, ...]:
+        """Remove and return the notices since the last call."""
+        notices = tuple(self._notices)
+        self._notices.clear()
+        return notices
 
     def check_acks(self) -> None:
         """Let those go on whose entries are on the target, or who have waited long enough."""

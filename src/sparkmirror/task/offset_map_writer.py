@@ -6,12 +6,16 @@ Through the task's producer and without a producer id: a chunk written twice doe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sparkmirror.formats.map_chunk import ChunkKey, MapChunk
 from sparkmirror.model import TopicPartition
+from sparkmirror.task.internal_topic_listener import InternalTopicListener
+from sparkmirror.wire import error_codes
+from sparkmirror.wire.memory import MemoryBudget
 from sparkmirror.wire.outgoing import OutgoingBatch
-from sparkmirror.wire.producer import ProducePartition, Producer
+from sparkmirror.wire.produce_partition import ProducePartition
+from sparkmirror.wire.producer import Producer
 from sparkmirror.wire.record_batch import build_key_value_batch
 
 _RECORD_BATCH_BYTES = 256 << 10  # well below what a topic takes by default
@@ -20,11 +24,14 @@ _RECORD_BATCH_BYTES = 256 << 10  # well below what a topic takes by default
 class OffsetMapWriter:
     """Partition 0 of the offset map's topic; without a topic there is no map."""
 
-    def __init__(self, producer: Producer, topic: str) -> None:
+    def __init__(self, producer: Producer, topic: str, alias: str, budget: MemoryBudget) -> None:
         self._producer = producer
         self.topic_partition = TopicPartition(topic, 0)
-        self._partition = ProducePartition(self.topic_partition)
+        self.listener = _OffsetMapListener(self, alias, budget)
+        self._partition = ProducePartition(self.topic_partition, listener=self.listener)
         self.error = ""  # why there is no map for now
+        # Called when an error disables the map: no response may follow to wake those who wait.
+        self.on_disabled: Callable[[], None] = lambda: None
 
     @property
     def topic(self) -> str:
@@ -33,11 +40,11 @@ class OffsetMapWriter:
 
     @property
     def is_idle(self) -> bool:
-        """Nobody needs to wait: everything written is on the target, or never will be."""
+        """Everything written is on the target, or the map is disabled."""
         return bool(self.error) or self._partition.is_idle
 
     def disable(self, reason: str) -> None:
-        """Go on without a map until the next task tries again: records matter more."""
+        """Continue without a map; the next task tries again."""
         self.error = (
             f"{self.topic_partition} cannot be written, so consumer groups are not translated "
             f"exactly: "
@@ -49,11 +56,11 @@ class OffsetMapWriter:
         return part.tp == self.topic_partition
 
     def discard(self) -> None:
-        """Forget what is not on the target; nothing is unanswered."""
+        """Discard what is not on the target; no request may be unanswered."""
         self._producer.discard(self._partition)
 
     def write(self, chunks: Sequence[tuple[TopicPartition, MapChunk]]) -> None:
-        """Send chunks; the caller has made sure that the writer is idle."""
+        """Send chunks; the writer must be idle."""
         if not self.topic:
             return
         records: list[tuple[bytes | None, bytes | None]] = []
@@ -72,3 +79,18 @@ class OffsetMapWriter:
     def _offer(self, records: list[tuple[bytes | None, bytes | None]]) -> None:
         view = memoryview(build_key_value_batch(records))
         self._producer.enqueue(self._partition, OutgoingBatch(view, len(records), 0, 0, ()))
+
+
+class _OffsetMapListener(InternalTopicListener):
+    """Disables the map when the topic refuses it."""
+
+    def __init__(self, writer: OffsetMapWriter, alias: str, budget: MemoryBudget) -> None:
+        super().__init__(alias, budget)
+        self._writer = writer
+
+    def on_produce_error(self, part: ProducePartition, code: int, text: str) -> None:
+        if code in error_codes.PARTITION_REFUSED:
+            self._writer.disable(f"{error_codes.name(code)}: {text or error_codes.advice(code)}")
+            self._writer.on_disabled()
+        else:
+            super().on_produce_error(part, code, text)

@@ -1,24 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A topic of our own that a task writes beside the copied ones: the ledger, the dead letters.
+"""An internal topic that the driver creates when a task first needs it: ledger, dead letters.
 
 Written through the task's producer, in order, without a producer id: an entry written twice does
-no harm. A topic that is not there yet is waited for; the driver creates it when a task that has
-something to write names it in its progress.
+no harm. A task that has something to write names the missing topic in its progress report.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sparkmirror.model import TopicPartition
+from sparkmirror.task.internal_topic_listener import InternalTopicListener
+from sparkmirror.wire import error_codes
+from sparkmirror.wire.memory import MemoryBudget
 from sparkmirror.wire.outgoing import OutgoingBatch
-from sparkmirror.wire.producer import ProducePartition, Producer
+from sparkmirror.wire.produce_partition import ProducePartition, RefusedBatch
+from sparkmirror.wire.producer import Producer
+
+_NOT_CREATED_YET = (error_codes.UNKNOWN_TOPIC_OR_PARTITION, error_codes.NO_LEADER)
 
 
-class OnDemandTopic:
+class OnDemandTopic(InternalTopicListener):
     """Partition 0 of one topic; a ticket tells when what was written is on the target."""
 
-    def __init__(self, producer: Producer, topic: str) -> None:
+    def __init__(self, producer: Producer, topic: str, alias: str, budget: MemoryBudget) -> None:
+        super().__init__(alias, budget)
         self._producer = producer
-        self.partition = ProducePartition(TopicPartition(topic, 0))
+        self.partition = ProducePartition(TopicPartition(topic, 0), listener=self)
+        # What to send instead of a refused record batch.
+        self.replace_refused: Callable[[RefusedBatch], list[OutgoingBatch] | None]
+        self.replace_refused = super().on_refused
         self._written = 0
         self._acked = 0
 
@@ -33,7 +44,7 @@ class OnDemandTopic:
         return self.partition.is_idle
 
     def write(self, batch: bytearray, count: int) -> int:
-        """Queue a record batch of `count` records; the ticket to ask `has` with."""
+        """Queue a record batch of `count` records; returns the ticket for `is_acked`."""
         if not self._written:
             self._producer.track_topics([self.topic])
         self._written += count
@@ -45,9 +56,18 @@ class OnDemandTopic:
         """So many records were refused, and will be written in another form."""
         self._written -= count
 
-    def on_acked(self, out: OutgoingBatch) -> None:
-        """The target acknowledged a record batch of this topic."""
+    def on_acked(self, part: ProducePartition, out: OutgoingBatch) -> None:  # noqa: ARG002 - the only one
+        """Count the acknowledged records."""
         self._acked += out.count
+
+    def on_produce_error(self, part: ProducePartition, code: int, text: str) -> None:
+        """Keep the error, unless the driver only has not created the topic yet."""
+        if code not in _NOT_CREATED_YET:
+            super().on_produce_error(part, code, text)
+
+    def on_refused(self, refused: RefusedBatch) -> list[OutgoingBatch] | None:
+        """Ask the writer of the topic."""
+        return self.replace_refused(refused)
 
     def is_acked(self, ticket: int) -> bool:
         """Whether everything up to the ticket is on the target."""

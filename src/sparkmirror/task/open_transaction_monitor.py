@@ -8,65 +8,65 @@ After the time that the policy gives, the leader is asked who began the transact
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 
 from sparkmirror.model import TopicPartition
 from sparkmirror.state.incidents import IncidentKind
+from sparkmirror.task.copy_partition import CopyPartition
 from sparkmirror.task.incident_reporter import IncidentReporter, new_incident
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.cluster import Cluster
-from sparkmirror.wire.fetch_session import FetchPartition
 from sparkmirror.wire.producer_queries import (
     ActiveProducer,
     ProducerDescriptions,
     describe_producers,
 )
 
-SetError = Callable[[FetchPartition, int, str], None]
-
 
 class OpenTransactionMonitor:
-    """Watches the partitions of one task, about once a second."""
+    """The partitions of one task that an open transaction holds back."""
 
     def __init__(
         self,
         source: Cluster,
-        patience_seconds: float,
+        warning_seconds: float,
         reporter: IncidentReporter,
-        trouble: SetError,
+        parts: Sequence[CopyPartition],
     ) -> None:
         self._source = source
-        self._warning_seconds = patience_seconds
+        self._warning_seconds = warning_seconds
         self._reporter = reporter
-        self._trouble = trouble
+        self._parts = parts
         self._stuck: dict[TopicPartition, tuple[int, float]] = {}  # last stable offset, since
-        self._reported: dict[TopicPartition, FetchPartition] = {}  # in the status
+        self._reported: dict[TopicPartition, CopyPartition] = {}  # shown in the status
 
-    def check(self, parts: Iterable[FetchPartition]) -> None:
-        """See which partitions are held back, and for how long."""
+    def check(self) -> None:
+        """Find partitions that an open transaction holds back for too long."""
         now = time.monotonic()
-        late: list[FetchPartition] = []
-        for part in parts:
+        late: list[TopicPartition] = []
+        for mine in self._parts:
+            part = mine.source
             offset, since = self._stuck.get(part.tp, (-1, now))
             if not part.is_behind_open_transaction or offset != part.end_offset:
                 since = now
                 self._stuck[part.tp] = (part.end_offset, now)
                 if self._reported.pop(part.tp, None) is not None:
-                    self._trouble(part, error_codes.NONE, "")
+                    mine.set_source_error(error_codes.NONE)
             if not part.is_behind_open_transaction:
                 continue
             if now - since >= self._warning_seconds and part.tp not in self._reported:
-                self._reported[part.tp] = part
-                late.append(part)
+                self._reported[part.tp] = mine
+                late.append(part.tp)
         if late:
-            describe_producers(self._source, [part.tp for part in late], self._on_producers)
+            describe_producers(self._source, late, self._on_producers)
 
     def _on_producers(self, states: ProducerDescriptions) -> None:
         asked = {*states.found, *states.failed}
         for tp in asked & self._reported.keys():
             self._report(self._reported[tp], states.found.get(tp, ()))
 
-    def _report(self, part: FetchPartition, producers: Iterable[ActiveProducer]) -> None:
+    def _report(self, mine: CopyPartition, producers: Iterable[ActiveProducer]) -> None:
+        part = mine.source
         open_ones = [one for one in producers if one.transaction_start >= 0]
         first = min(open_ones, key=lambda one: one.transaction_start, default=None)
         who = (
@@ -84,4 +84,4 @@ class OpenTransactionMonitor:
                 IncidentKind.OPEN_TRANSACTION, part.tp, (part.end_offset, part.end_offset), -1, text
             )
         )
-        self._trouble(part, error_codes.OPEN_TRANSACTION, text)
+        mine.set_source_error(error_codes.OPEN_TRANSACTION, text)

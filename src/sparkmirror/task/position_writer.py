@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A task's own hand in Connect's offsets topic: positions are written where they are known.
+"""Writes a task's positions to Connect's offsets topic.
 
-Nothing waits for the driver and nothing is lost with it. A position is written only after the
-target acknowledged every record batch before it. Where the topic is not on the target, the
-producer is that of `state_elsewhere.py`.
+A position is written only after the target acknowledged every record batch before it. Where the
+topic is not on the target, the producer is that of an `InternalProducer`.
 """
 
 from __future__ import annotations
@@ -13,22 +12,32 @@ from collections.abc import Iterable
 from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.model import TopicPartition
 from sparkmirror.state.position_records import position_record
+from sparkmirror.task.internal_topic_listener import InternalTopicListener
 from sparkmirror.wire.outgoing import OutgoingBatch
-from sparkmirror.wire.producer import ProducePartition, Producer
+from sparkmirror.wire.produce_partition import ProducePartition
+from sparkmirror.wire.producer import Producer
 from sparkmirror.wire.record_batch import build_key_value_batch
 
 
 class PositionWriter:
-    """Writes to the offsets topic through a producer of the task's, one flush at a time.
+    """Writes to the offsets topic, one flush at a time.
 
     Positions carry no producer id: writing one twice does no harm, and the partitions of the
     topic are shared by all tasks.
     """
 
     def __init__(
-        self, producer: Producer, *, topic: str, partitions: int, connector: str, source_alias: str
+        self,
+        producer: Producer,
+        listener: InternalTopicListener,
+        *,
+        topic: str,
+        partitions: int,
+        connector: str,
+        source_alias: str,
     ) -> None:
         self._producer = producer
+        self.listener = listener
         self.topic = topic
         self._partitions = partitions
         self._connector = connector
@@ -37,7 +46,7 @@ class PositionWriter:
         self._partition_cache: dict[TopicPartition, TopicPartition] = {}
 
     def partition_of(self, tp: TopicPartition) -> TopicPartition:
-        """Where the position of a source partition is kept."""
+        """The partition of the offsets topic that has the position of a source partition."""
         place = self._partition_cache.get(tp)
         if place is None:
             record = position_record(
@@ -56,12 +65,12 @@ class PositionWriter:
         return all(line.is_idle for line in self._open_partitions.values())
 
     def discard(self) -> None:
-        """Forget what is not on the target; nothing is unanswered."""
+        """Discard what is not on the target; no request may be unanswered."""
         for line in self._open_partitions.values():
             self._producer.discard(line)
 
     def write(self, positions: Iterable[tuple[TopicPartition, StoredPosition]]) -> None:
-        """Send positions; the caller has made sure that the writer is idle."""
+        """Send positions; the writer must be idle."""
         by_partition: dict[int, list[tuple[bytes | None, bytes | None]]] = {}
         for tp, stored in positions:
             record = position_record(
@@ -72,7 +81,7 @@ class PositionWriter:
             line = self._open_partitions.get(index)
             if line is None:
                 line = self._open_partitions[index] = ProducePartition(
-                    TopicPartition(self.topic, index)
+                    TopicPartition(self.topic, index), listener=self.listener
                 )
             view = memoryview(build_key_value_batch(records))
             self._producer.enqueue(line, OutgoingBatch(view, len(records), 0, 0, ()))

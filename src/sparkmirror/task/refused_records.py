@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records that the target will not take: found, set aside, and passed by; the others flow.
+"""Records that the target refuses: find them, record them, and copy the others.
 
 A record batch that is too large is halved until the pieces fit or hold one record. Of one that is
 refused for single records, the broker names them. What is left over goes to the dead-letter topic
@@ -19,10 +19,12 @@ from sparkmirror.task.copy_partition import CopyPartition
 from sparkmirror.task.dead_letters import DeadLetterWriter, RefusalContext, RefusedRecord
 from sparkmirror.task.incident_reporter import IncidentReporter, new_incident
 from sparkmirror.task.messages import TaskSettings
+from sparkmirror.task.read_control import ReadControl
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.memory import MemoryBudget
 from sparkmirror.wire.merge import MAX_MERGED_BYTES
 from sparkmirror.wire.outgoing import OutgoingBatch, split_batch
+from sparkmirror.wire.produce_partition import RefusedBatch
 from sparkmirror.wire.records import decode_records
 from sparkmirror.wire.reframe import OffsetRun
 
@@ -38,48 +40,37 @@ class RefusedRecords:
         budget: MemoryBudget,
         reporter: IncidentReporter,
         letters: DeadLetterWriter,
-        read_again: Callable[[CopyPartition], None],
-        largest: Callable[[TopicPartition], int | None] = lambda _tp: None,
+        read_control: ReadControl,
+        max_batch_bytes: Callable[[TopicPartition], int | None] = lambda _tp: None,
     ) -> None:
         self._flow = settings.flow
         self._policy = settings.policies.refused_record
         self._budget = budget
         self._reporter = reporter
         self._letters = letters
-        self._reread = read_again
-        self._largest = largest  # record batch that can be sent to a remote partition
-        self._recording: set[TopicPartition] = set()
+        self._read_control = read_control
+        self._max_batch_bytes = max_batch_bytes  # of a remote partition
         self._recorded_offsets: dict[
             TopicPartition, set[int]
-        ] = {}  # source offsets that are passed by
+        ] = {}  # source offsets that are not copied
         self._refused_size: dict[TopicPartition, int] = {}
 
-    def is_recording(self, part: CopyPartition) -> bool:
-        """Whether the partition waits for its refused records to be recorded."""
-        return part.source.tp in self._recording
-
     def forget_from(self, tp: TopicPartition, offset: int) -> None:
-        """The source was cut there: other records have these offsets now."""
+        """Forget refused records from an offset on: the source was truncated there."""
         self._recorded_offsets[tp] = {
             one for one in self._recorded_offsets.get(tp, ()) if one < offset
         }
 
-    # --- what the producer asks
+    # --- refused by the target
 
-    def replace(
-        self,
-        part: CopyPartition,
-        out: OutgoingBatch,
-        code: int,
-        text: str,
-        record_errors: Mapping[int, str],
-    ) -> list[OutgoingBatch] | None:
-        """What to send instead of a refused record batch; None: the partition waits."""
+    def replace(self, part: CopyPartition, refused: RefusedBatch) -> list[OutgoingBatch] | None:
+        """Return what to send instead of a refused record batch; None: the partition waits."""
         try:
-            return self._split_or_record(part, out, code, text, record_errors)
+            return self._split_or_record(part, refused)
         except CorruptRecordBatchError as error:
+            out = refused.batch
             tp, offsets = part.source.tp, [*_offsets(out.runs)]
-            cause = f"{_cause(code, text)}; and it cannot be taken apart: {error}"
+            cause = f"{_cause(refused.code, refused.text)}; and it cannot be taken apart: {error}"
             hit = (offsets[0], offsets[-1])
             self._reporter.report(
                 new_incident(IncidentKind.REFUSED, tp, hit, out.count, cause, STOP)
@@ -87,13 +78,9 @@ class RefusedRecords:
             return None
 
     def _split_or_record(
-        self,
-        part: CopyPartition,
-        out: OutgoingBatch,
-        code: int,
-        text: str,
-        record_errors: Mapping[int, str],
+        self, part: CopyPartition, refused: RefusedBatch
     ) -> list[OutgoingBatch] | None:
+        out, code, record_errors = refused.batch, refused.code, refused.record_errors
         named = sorted(index for index in record_errors if 0 <= index < out.count)
         if out.count > 1 and (code in _TOO_LARGE or not named):
             self._lower_size_limit(part, out)
@@ -103,17 +90,18 @@ class RefusedRecords:
         if self._policy == STOP:
             offsets = [*_offsets(out.runs)]
             hit = (offsets[wanted[0]], offsets[wanted[-1]])
-            cause = _cause(code, record_errors.get(wanted[0]) or text)
+            cause = _cause(code, record_errors.get(wanted[0]) or refused.text)
             self._reporter.report(
                 new_incident(IncidentKind.REFUSED, tp, hit, len(wanted), cause, STOP)
             )
             return None
         reasons = {index: record_errors.get(index, "") for index in wanted}
-        self._record(part, out, reasons, RefusalContext(self._flow, tp, part.target.tp, code, text))
+        context = RefusalContext(self._flow, tp, part.target.tp, code, refused.text)
+        self._record(part, out, reasons, context)
         return None
 
     def _lower_size_limit(self, part: CopyPartition, out: OutgoingBatch) -> None:
-        """Nothing as large as this is sent again."""
+        """Send nothing as large as this again."""
         tp = part.source.tp
         size = min(out.size, self._refused_size.get(tp, out.size))
         self._refused_size[tp] = size
@@ -126,7 +114,7 @@ class RefusedRecords:
         reasons: Mapping[int, str],
         refusal: RefusalContext,
     ) -> None:
-        """Record these records, by their number, then read the partition again without them."""
+        """Record the records with these numbers, then read the partition again without them."""
         tp = part.source.tp
         offsets = [*_offsets(out.runs)]
         chosen = [offsets[index] for index in reasons]
@@ -137,18 +125,18 @@ class RefusedRecords:
         def recorded() -> None:
             if refusal.code not in _TOO_LARGE:  # its size was not what was wrong with it
                 self._refused_size.pop(tp, None)
-                largest = self._largest(part.target.tp)
+                largest = self._max_batch_bytes(part.target.tp)
                 part.target.max_merged_bytes = min(MAX_MERGED_BYTES, largest or MAX_MERGED_BYTES)
             self._recorded_offsets.setdefault(tp, set()).update(chosen)
-            self._recording.discard(tp)
-            self._reread(part)
+            part.is_recording = False
+            self._read_control.reread_now(part)
 
         if kind is IncidentKind.SKIPPED_RECORD:
-            self._recording.add(tp)
+            part.is_recording = True
             self._reporter.record(found, recorded)
             return
         records = decode_records(out.view)
-        self._recording.add(tp)
+        part.is_recording = True
         letters = [
             RefusedRecord(
                 offsets[index],
@@ -162,12 +150,12 @@ class RefusedRecords:
         ]
         self._letters.send(letters, refusal, lambda: self._reporter.record(found, recorded))
 
-    # --- what has been read
+    # --- read from the source
 
     def filter_batches(
         self, part: CopyPartition, batches: list[OutgoingBatch]
     ) -> list[OutgoingBatch]:
-        """What is left to be sent of record batches that were read."""
+        """Remove recorded records from record batches, and split what is too large."""
         tp = part.source.tp
         size = self._size_limit(part)
         if tp not in self._recorded_offsets and size is None:
@@ -180,8 +168,8 @@ class RefusedRecords:
         return left
 
     def _size_limit(self, part: CopyPartition) -> int | None:
-        """What every record batch must be smaller than."""
-        largest = self._largest(part.target.tp)
+        """The size that every record batch must be below; None: no limit."""
+        largest = self._max_batch_bytes(part.target.tp)
         refused = self._refused_size.get(part.source.tp)
         if largest is None:
             return refused
@@ -206,7 +194,7 @@ class RefusedRecords:
     def _split_oversized(
         self, size: int | None, batches: list[OutgoingBatch]
     ) -> list[OutgoingBatch]:
-        """None as large as one that was refused, or would be."""
+        """Split record batches until all are below the size or hold one record."""
         if size is None:
             return batches
         fitting: list[OutgoingBatch] = []
@@ -217,7 +205,7 @@ class RefusedRecords:
             try:
                 pieces = split_batch(out, self._budget, _even_cuts(out, size))
             except CorruptRecordBatchError:
-                fitting.append(out)  # it cannot be taken apart: the target decides about it
+                fitting.append(out)  # it cannot be split: let the target refuse it
             else:
                 fitting += self._split_oversized(size, pieces)
         return fitting
@@ -241,7 +229,7 @@ def _offsets(runs: Iterable[OffsetRun]) -> Iterable[int]:
 def _incidents(
     kind: IncidentKind, tp: TopicPartition, offsets: Sequence[int], cause: str, policy: str
 ) -> list[Incident]:
-    """One incident for each run of neighbours."""
+    """One incident for each run of consecutive offsets."""
     firsts = [o for i, o in enumerate(offsets) if i == 0 or offsets[i - 1] != o - 1]
     lasts = [o for i, o in enumerate(offsets) if o == offsets[-1] or offsets[i + 1] != o + 1]
     return [

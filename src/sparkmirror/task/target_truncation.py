@@ -1,21 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A target that lost records which it had acknowledged: found again on the source, copied again.
+"""A target that lost acknowledged records: estimates a resume point from which to copy them again.
 
-The broker says how many of our sequences are gone, not which source offsets they had. The pair is
-therefore moved back behind those and some more, and both sides are compared from there: the copy
-goes on after the last record that the target still has. Where the source's offsets have holes the
-first guess is too short; then it is moved back further. Owned by the task's thread.
+The broker says how many of our sequences are gone, not which source offsets they had. The resume
+point therefore moves back by that many records and some more, and both sides are compared from
+there: the copy continues after the last record that the target still has. Where the source's
+offsets have holes the first estimate is too short, and the resume point moves back further. Owned
+by the task's thread.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from sparkmirror.model import TopicPartition
 from sparkmirror.state.incidents import STOP, IncidentKind
 from sparkmirror.task.comparison import EstimateBounds
 from sparkmirror.task.copy_partition import CopyPartition, EstimatedPoint, ResumePoint
+from sparkmirror.task.events import PartitionEvents
 from sparkmirror.task.incident_reporter import IncidentReporter, new_incident
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.cluster import Cluster
@@ -33,18 +35,8 @@ class _Rewind(NamedTuple):
     reach: int  # how many times the number of records to go back in offsets
 
 
-class Comparer(Protocol):
-    """The copy task, as this module needs it."""
-
-    def compare_again(self, part: CopyPartition, pause: float) -> None:
-        """Compare both sides, from the partition's pair."""
-
-    def take_over_trouble(self, part: CopyPartition, code: int, text: str) -> None:
-        """Why a partition does not begin yet."""
-
-
 class TargetTruncation:
-    """What happens to the remote partitions of a task."""
+    """The truncated remote partitions of a task."""
 
     def __init__(
         self,
@@ -52,17 +44,17 @@ class TargetTruncation:
         target_alias: str,
         policy: str,
         reporter: IncidentReporter,
-        comparer: Comparer,
+        events: PartitionEvents,
     ) -> None:
         self._source = source
         self._target_alias = target_alias
         self._policy = policy
         self._reporter = reporter
-        self._comparer = comparer
+        self._events = events
         self._retreats: dict[TopicPartition, _Rewind] = {}
 
     def on_truncated(self, part: CopyPartition, missing: int) -> None:
-        """So many records of ours are gone from the end of the target's log."""
+        """Handle the loss of our last `missing` records on the target, by policy."""
         pair = part.resume_point
         found = new_incident(
             IncidentKind.TARGET_TRUNCATED,
@@ -75,17 +67,17 @@ class TargetTruncation:
         )
         if self._policy == STOP:
             self._reporter.report(found)
-            self._comparer.take_over_trouble(part, error_codes.TARGET_TRUNCATED, "")
-            self._comparer.compare_again(part, part.target.backoff.next_pause(slow=True))
+            part.set_target_error(error_codes.TARGET_TRUNCATED)
+            self._events.compare(part, part.target.backoff.next_pause(slow=True))
             return
-        self._comparer.take_over_trouble(
-            part, error_codes.TARGET_TRUNCATED, "comparing both sides to copy the rest again"
+        part.set_target_error(
+            error_codes.TARGET_TRUNCATED, "comparing both sides to copy the rest again"
         )
         self._retreats[part.source.tp] = _Rewind(pair, missing, 1)
         self._reporter.record([found], lambda: self._estimate_point(part))
 
     def retry_earlier(self, part: CopyPartition) -> bool:
-        """Both sides did not agree: whether the pair was moved back, to compare once more."""
+        """After a mismatch, compare again from an earlier point; returns false if there is none."""
         retreat = self._retreats.get(part.source.tp)
         if retreat is None or retreat.reach >= _MAX_REWIND:
             return False
@@ -94,7 +86,7 @@ class TargetTruncation:
         return True
 
     def on_resumed(self, part: CopyPartition) -> None:
-        """The partition goes on."""
+        """Forget the loss: the partition copies again."""
         self._retreats.pop(part.source.tp, None)
 
     def _estimate_point(self, part: CopyPartition) -> None:
@@ -103,7 +95,7 @@ class TargetTruncation:
         def bounds(earliest: int, _latest: int) -> None:
             overlap = min(_OVERLAP, max(0, pair.downstream + 1 - missing))
             back = (missing + overlap) * reach
-            is_empty = pair.downstream < missing  # nothing to compare with: all that there is
+            is_empty = pair.downstream < missing  # nothing to compare with: copy all that there is
             earlier = ResumePoint(
                 earliest if is_empty else max(earliest, pair.position - back),
                 max(-1, pair.downstream - back),
@@ -115,11 +107,11 @@ class TargetTruncation:
             lost_from = pair.position - missing
             estimate = EstimateBounds(pair.producer.next_sequence, lost_from, earliest)
             part.estimate = EstimatedPoint(earlier, estimate)
-            self._comparer.compare_again(part, 0.0)
+            self._events.compare(part, 0.0)
 
         def failed(code: int) -> None:
-            self._comparer.take_over_trouble(part, code, "")
-            self._comparer.compare_again(part, part.source.backoff.next_pause())
+            part.set_target_error(code)
+            self._events.compare(part, part.source.backoff.next_pause())
 
         request_log_bounds(
             self._source, part.source.tp, read_committed=False, done=bounds, failed=failed

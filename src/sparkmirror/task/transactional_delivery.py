@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exactly-once: record batches and the positions behind them count together, or not at all.
+"""Exactly-once delivery: records and their positions are committed in one transaction.
 
-    WRITING --time--> SETTLING --all answered--> STORING --positions answered--> COMMITTING
+    WRITING --time--> DRAINING --all answered--> STORING --positions answered--> COMMITTING
        ^                  |                         |                                |
        |                  +----- doubt remains -----+---> ABORTING                   |
        +------------------------------ ended ---------------+------------------------+
 
-From SETTLING on nothing new is sent; fetching goes on. After an abort every partition is read
+From DRAINING on nothing new is sent; fetching continues. After an abort every partition is read
 again from its last committed position. A transaction begins with its first record batch and is
-committed `commit_seconds` after the commit before at the earliest; a task that is behind keeps it
-open for longer, so that standing still for commits costs it a fifth of its time at most.
-Whoever is fenced ends: only the driver, which fences before it reads positions, can go on.
-Owned by the loop's thread.
+committed `commit_seconds` after the last commit at the earliest; a task that is behind keeps it
+open longer, so that waiting for commits costs at most a fifth of its time. A fenced task ends: only
+the driver, which fences before it reads positions, can continue. Owned by the loop's thread.
 """
 
 from __future__ import annotations
@@ -21,26 +20,28 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Protocol
 
 from sparkmirror.model import TopicPartition
 from sparkmirror.task import latency_histogram
 from sparkmirror.task.copy_partition import CopyPartition
+from sparkmirror.task.incident_reporter import IncidentReporter
 from sparkmirror.task.messages import TransactionStart
 from sparkmirror.task.offset_map_writer import OffsetMapWriter
 from sparkmirror.task.offset_sync_writer import OffsetSyncWriter
 from sparkmirror.task.position_writer import PositionWriter
+from sparkmirror.task.read_control import ReadControl
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.backoff import Backoff
 from sparkmirror.wire.cluster import Cluster
 from sparkmirror.wire.event_loop import EventLoop, Timer
 from sparkmirror.wire.outgoing import OutgoingBatch
-from sparkmirror.wire.producer import ProducePartition, Producer
+from sparkmirror.wire.produce_partition import ProducePartition
+from sparkmirror.wire.producer import Producer
 from sparkmirror.wire.transaction import ProducerIdAndEpoch, TransactionClient, TransactionState
 
-_WRITING_SHARE = 4  # a task that is behind writes so many times longer than it stands still
+_WRITING_SHARE = 4  # a task that is behind writes so many times longer than it waits
 _LONGEST_PAUSE_SECONDS = 2.0  # between two commits of such a task
-_TIMEOUT_SHARE = 3  # of the transaction's timeout, for doubts to go away
+_TIMEOUT_SHARE = 3  # of the transaction's timeout, to wait for answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,23 +49,13 @@ class TransactionLimits:
     """How long transactions last."""
 
     commit_seconds: float
-    flush_seconds: float  # positions that moved without a record wait so long
+    flush_seconds: float  # after this, positions that moved without a record are stored
     timeout_ms: int
-
-
-class SourceRewinder(Protocol):
-    """Who reads the source."""
-
-    def reread(self, part: CopyPartition, pause: float) -> None:
-        """Read on from the partition's position; what was queued is gone."""
-
-    def notice(self, text: str) -> None:
-        """Something that happened once and must be said."""
 
 
 class _CommitPhase(Enum):
     WRITING = "writing"
-    DRAINING = "settling"
+    DRAINING = "draining"
     STORING = "storing"
     COMMITTING = "committing"
     ABORTING = "aborting"
@@ -83,7 +74,8 @@ class TransactionalDelivery:
         offset_map: OffsetMapWriter,
         syncs: OffsetSyncWriter | None,
         parts: Sequence[CopyPartition],
-        reader: SourceRewinder,
+        read_control: ReadControl,
+        reporter: IncidentReporter,
         start: TransactionStart,
         limits: TransactionLimits,
     ) -> None:
@@ -96,7 +88,8 @@ class TransactionalDelivery:
         self._sources: Mapping[TopicPartition, TopicPartition] = {
             part.target.tp: part.source.tp for part in parts
         }
-        self._reader = reader
+        self._read_control = read_control
+        self._reporter = reporter
         self._limits = limits
         self._alias = target.alias
         self._transactions = TransactionClient(
@@ -125,12 +118,14 @@ class TransactionalDelivery:
         self._backoff = Backoff()
         self.latency: Counter[int] = Counter()
         producer.transaction_control = self
+        for listener in (positions.listener, offset_map.listener):
+            listener.handle_lost_sequence = self.handles_lost_sequence
 
-    # --- what the copy loop asks
+    # --- Delivery
 
     @property
     def error(self) -> str:
-        """Why the coordinator does not do what is asked."""
+        """The error of the coordinator, or why the task was fenced."""
         code = self._fatal_code or self._transactions.error_code
         if not code:
             return ""
@@ -139,20 +134,20 @@ class TransactionalDelivery:
 
     @property
     def is_fenced(self) -> bool:
-        """Somebody else holds the transactional id, or its transaction timed out."""
+        """Another task has the transactional id, or the transaction timed out."""
         return self._fatal_code != error_codes.NONE
 
     @property
     def is_flushed(self) -> bool:
-        """The last transaction has ended, one way or the other."""
+        """The last transaction is committed or aborted."""
         return self._state is _CommitPhase.FINISHED
 
     def on_partition_started(self, part: CopyPartition) -> None:
-        """Whatever is thrown away, nothing before this point is."""
+        """Set the savepoint that an abort goes back to."""
         part.set_savepoint()
 
-    def on_acked(self, part: CopyPartition, out: OutgoingBatch) -> None:  # noqa: ARG002 - all wait alike
-        """It counts with the next commit, which is now due some time."""
+    def on_acked(self, part: CopyPartition, out: OutgoingBatch) -> None:  # noqa: ARG002 - any partition
+        """Schedule the next commit."""
         if out.is_live:
             self._live_timestamps.append(out.max_timestamp)
         if self._commit_timer is None and self._state is _CommitPhase.WRITING:
@@ -160,29 +155,29 @@ class TransactionalDelivery:
             self._commit_timer = self._loop.call_later(max(wait, 0.0), self._begin_commit)
 
     def on_produce_response(self) -> None:
-        """What was waited for may be there."""
+        """Advance a commit or an abort, if one is under way."""
         if self._state is not _CommitPhase.WRITING:
             self._advance()
 
     def handles_lost_sequence(self, part: ProducePartition) -> bool:
-        """Throw the transaction away: the next one has sequences of its own."""
+        """Abort: the next transaction has new sequences."""
         self._abort(f"{part.tp}: the broker expects another sequence")
         return True
 
     def handles_truncated_target(self, part: ProducePartition) -> bool:
-        """End: the driver finds out from where on the records are to be copied again."""
-        self._reader.notice(
+        """End the task: the driver finds the position to copy from again."""
+        self._reporter.notice(
             f"aborted: {self._alias}: {part.tp} has lost records that were committed there"
         )
         self.on_fatal_error(error_codes.TARGET_TRUNCATED)
         return True
 
     def store_position(self, part: CopyPartition, then: Callable[[], None]) -> None:  # noqa: ARG002
-        """The position commits with the next records: there is nothing to wait for."""
+        """Call `then` at once: the position is committed with the next records."""
         then()
 
     def tick(self, now: float) -> None:
-        """Give up doubts that do not go away; store positions that moved without a record."""
+        """Abort if answers are missing too long; commit positions that moved without a record."""
         if self._state in (_CommitPhase.DRAINING, _CommitPhase.STORING) and now > self._deadline:
             self._abort(
                 f"the target has not answered for {now - self._held_since:.0f} s, so that nobody "
@@ -190,30 +185,30 @@ class TransactionalDelivery:
             )
         is_open = self._transactions.state is TransactionState.OPEN
         if self._state is _CommitPhase.WRITING and is_open and now > self._deadline:
-            self._begin_commit()  # nothing was acknowledged, and the coordinator has less patience
+            self._begin_commit()  # nothing was acknowledged, and the coordinator would abort it
         is_quiet = self._state is _CommitPhase.WRITING and self._commit_timer is None
         is_due = is_quiet and now - self._ended_at > self._limits.flush_seconds
         if is_due and any(part.is_dirty for part in self._parts):
             self._begin_commit()
 
     def flush(self) -> None:
-        """Commit what there is; a transaction that is being committed has it all."""
+        """Commit what there is, unless a commit is under way."""
         self._is_finishing = True
         if self._state is _CommitPhase.WRITING:
             self._begin_commit()
 
     def close(self) -> None:
-        """What is not settled by now counts for nothing; whoever fences the id decides."""
+        """Roll back what is not committed; the driver fences the id before it reads positions."""
         self._transactions.close()
         if not self.is_flushed:
             for part in self._parts:
                 part.roll_back()
                 part.is_taken_over = False
 
-    # --- control of the producer
+    # --- TransactionControl
 
     def may_send(self, part: ProducePartition) -> bool:
-        """Resends always; new record batches outside of commits, in partitions that were added.
+        """Admit resends, and new record batches of added partitions outside of commits.
 
         Ledger and dead letters are not in the transaction: they are written before the position
         that depends on them, and an entry that comes twice does no harm.
@@ -233,7 +228,7 @@ class TransactionalDelivery:
         if (part.producer_id, part.producer_epoch) != self._transactions.identity:
             part.producer_id, part.producer_epoch = self._transactions.identity
             part.next_sequence = 0
-            part.is_producer_known = True  # a wrong order is refused, and ends in an abort
+            part.is_producer_known = True  # a wrong order is refused and aborts
         self._written[part.tp] = part
         return True
 
@@ -243,7 +238,7 @@ class TransactionalDelivery:
 
     def _request_partition(self, part: ProducePartition) -> None:
         self._wanted[part.tp] = part
-        if self._add_timer is None:  # all that ask in this turn of the loop become one request
+        if self._add_timer is None:  # one request for all of this turn of the loop
             self._add_timer = self._loop.call_later(0.0, self._add_partitions)
 
     def _add_partitions(self) -> None:
@@ -261,10 +256,10 @@ class TransactionalDelivery:
             self._set_deadline()
         self._transactions.add_partitions(places | self._wanted.keys())
 
-    # --- from the coordinator
+    # --- from the TransactionClient
 
     def on_partitions_added(self) -> None:
-        """Those that waited may be written."""
+        """Send what waited for these partitions."""
         self._wanted = {
             tp: part for tp, part in self._wanted.items() if not self._transactions.contains(tp)
         }
@@ -277,7 +272,7 @@ class TransactionalDelivery:
         self._producer.recheck_parked()
 
     def on_partition_refused(self, tp: TopicPartition, code: int) -> None:
-        """A remote topic waits by itself; without positions nothing can be committed."""
+        """Fail the partition; without the offset map continue, without positions end."""
         part = self._wanted.pop(tp, None)
         if tp == self._map.topic_partition:
             self._map.disable(f"{error_codes.name(code)}: {error_codes.advice(code)}")
@@ -289,7 +284,7 @@ class TransactionalDelivery:
             self._producer.fail_partition(part, code)
 
     def on_transaction_ended(self, *, is_committed: bool, is_renewed: bool) -> None:  # noqa: ARG002
-        """Go on with the next one; a new identity is taken on partition by partition."""
+        """Start the next transaction; partitions take a new identity one by one in `may_send`."""
         self._ended_at = time.monotonic()
         touched, self._written = self._written, {}
         self._wanted.clear()
@@ -307,7 +302,7 @@ class TransactionalDelivery:
         self._producer.recheck_parked()
 
     def on_fatal_error(self, code: int) -> None:
-        """End: what is open is aborted by whoever took over."""
+        """End the task; the next holder of the id aborts what is open."""
         self._fatal_code = self._fatal_code or code
 
     def _on_committed(self, touched: Collection[TopicPartition]) -> None:
@@ -330,14 +325,14 @@ class TransactionalDelivery:
         self._stored = []
         pause = self._backoff.next_pause()
         self._map.discard()
-        self._positions.discard()  # also what was never sent: the next transaction has its own
+        self._positions.discard()  # also what was never sent: the next transaction writes its own
         for part in self._parts:
             self._producer.discard(part.target)
             if part.is_taken_over:
                 part.roll_back()
-                self._reader.reread(part, pause)
+                self._read_control.reread(part, pause)
 
-    # --- the way to an end
+    # --- commit and abort
 
     def _begin_commit(self) -> None:
         if self._commit_timer is not None:
@@ -377,8 +372,8 @@ class TransactionalDelivery:
                 self._transactions.abort()
 
     def _is_resolved(self, part: ProducePartition) -> bool:
-        """Whether the target has, or surely has not, what was sent."""
-        return not part.in_flight and self._producer.unsend_refused(part)
+        """Whether it is certain which of the sent record batches the target has."""
+        return not part.in_flight and part.unsend_refused()
 
     def _write_positions(self) -> None:
         self._stored = [part for part in self._parts if part.is_dirty and part.is_taken_over]
@@ -396,7 +391,7 @@ class TransactionalDelivery:
                 for chunk in part.chunks_to_write(markers=int(part.target.tp in self._written))
             ]
         )
-        # A transactional producer is of no use to whoever writes without transactions.
+        # A task without transactions cannot use a transactional producer.
         self._positions.write(
             (part.source.tp, replace(part.stored_position(), producer=None))
             for part in self._stored
@@ -411,7 +406,7 @@ class TransactionalDelivery:
         if self._commit_timer is not None:
             self._commit_timer.cancel()
             self._commit_timer = None
-        self._reader.notice(
+        self._reporter.notice(
             f"aborted: {self._alias}: {self._transactions.transactional_id}: {reason}; the "
             "transaction is thrown away, and its records are copied again"
         )

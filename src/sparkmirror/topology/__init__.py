@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pure plans for topics on the target, and the code that carries them out."""
+"""Pure plans for topics, configs and ACLs on the target, and their appliers."""

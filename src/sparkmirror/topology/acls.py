@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which ACLs a target should have, and what to grant and take away: pure plans.
+"""Which ACLs a target should have, and what to grant and revoke. Pure plans.
 
-Scope `topics` is MM2 to the letter: literal ACLs of mirrored topics, under the remote name, never
-the right to write. Scope `all` carries prefixed ACLs and those of groups, transactional ids and
-the cluster as well; where the policy keeps names (a migration) rights to write go along. Those of
-delegation tokens stay: a token belongs to one cluster.
+Scope `topics` follows MM2 exactly: literal ACLs of mirrored topics under the remote name, without
+the right to write. Scope `all` also copies prefixed ACLs and those of groups, transactional ids and
+the cluster; if the policy keeps names (a migration) also rights to write. ACLs of delegation tokens
+are not copied: a token belongs to one cluster.
 
-Only what we granted ourselves is ever taken away.
+Only ACLs that the flow granted are ever revoked.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ A = TypeVar("A", "GrantAcl", "RevokeAcl")
 
 
 class AclScope(Enum):
-    """Which ACLs are carried over."""
+    """Which ACLs are copied."""
 
     TOPICS = "topics"
     ALL = "all"
@@ -39,7 +39,7 @@ class AclScope(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AclRules:
-    """What a flow decides about names."""
+    """A flow's decisions about names."""
 
     scope: AclScope
     replicates: Callable[[str], bool]
@@ -48,14 +48,12 @@ class AclRules:
 
 
 @dataclass(frozen=True, slots=True)
-class WantedAcls:
-    """The ACLs that a target should have, and a sentence for each that cannot be carried over."""
+class DesiredAcls:
+    """The ACLs that a target should have, and a notice for each that cannot be copied."""
 
     bindings: frozenset[AclBinding]
     notices: tuple[str, ...] = ()
-    inactive: frozenset[AclBinding] = (
-        frozenset()
-    )  # about no topic just now: neither given nor taken
+    inactive: frozenset[AclBinding] = frozenset()  # match no topic now: not granted, not revoked
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -67,45 +65,43 @@ class GrantAcl:
 
 @dataclass(frozen=True, order=True, slots=True)
 class RevokeAcl:
-    """Delete an ACL from the target; one that we had created."""
+    """Delete an ACL from the target that the flow created."""
 
     binding: AclBinding
 
 
 @dataclass(frozen=True, slots=True)
 class AclPlan:
-    """What to do about the ACLs of a target."""
+    """Changes to the ACLs of a target."""
 
     grants: tuple[GrantAcl, ...] = ()
     revocations: tuple[RevokeAcl, ...] = ()
-    vanished: tuple[
-        AclBinding, ...
-    ] = ()  # ours, not wanted, and not there any more: to be forgotten
-    target_unreadable: bool = False  # the target does not tell what it has
+    vanished: tuple[AclBinding, ...] = ()  # granted by us, not desired, deleted by others: forget
+    target_unreadable: bool = False  # the target's ACLs cannot be listed
     notices: tuple[str, ...] = ()
-    skip_reason: str = ""  # why there is nothing to sync at all
+    skip_reason: str = ""  # why nothing is synced
 
 
 def plan_acls(
-    wanted: AbstractSet[AclBinding],
+    desired: AbstractSet[AclBinding],
     existing: AbstractSet[AclBinding] | None,
-    ours: AbstractSet[AclBinding],
+    granted: AbstractSet[AclBinding],
     *,
     removals: bool,
-    idle: AbstractSet[AclBinding] = frozenset(),
+    inactive: AbstractSet[AclBinding] = frozenset(),
 ) -> AclPlan:
-    """What differs; `existing` is None if the target does not tell, `ours` is what we granted.
+    """Compare; `existing` is None if it cannot be listed, `granted` is what the flow created.
 
-    A target that does not tell gets what it has not got from us yet, and loses nothing: what is
-    there may be somebody else's.
+    Without a list the target gets what the flow has not granted yet, and nothing is revoked: an
+    ACL may belong to others.
     """
     if existing is None:
-        return AclPlan(grants=_sorted(GrantAcl, wanted - ours), target_unreadable=True)
-    unwanted = ours - wanted - idle
+        return AclPlan(grants=_sorted(GrantAcl, desired - granted), target_unreadable=True)
+    obsolete = granted - desired - inactive
     return AclPlan(
-        grants=_sorted(GrantAcl, wanted - existing),
-        revocations=_sorted(RevokeAcl, unwanted & existing) if removals else (),
-        vanished=tuple(sorted(unwanted - existing)),
+        grants=_sorted(GrantAcl, desired - existing),
+        revocations=_sorted(RevokeAcl, obsolete & existing) if removals else (),
+        vanished=tuple(sorted(obsolete - existing)),
     )
 
 
@@ -113,44 +109,45 @@ def _sorted(action: Callable[[AclBinding], A], bindings: Iterable[AclBinding]) -
     return tuple(action(one) for one in sorted(bindings))
 
 
-def wanted_acls(
+def desired_acls(
     bindings: Iterable[AclBinding], rules: AclRules, mirrored: Collection[str] = ()
-) -> WantedAcls:
-    """What the target should have; `mirrored` are the source's topics that the flow copies."""
+) -> DesiredAcls:
+    """Return what the target should have; `mirrored` are the source topics of the flow."""
     if rules.scope is AclScope.TOPICS:
-        carried = (_as_mm2(one, rules) for one in bindings)
-        return WantedAcls(frozenset(one for one in carried if one is not None))
+        copied = (_as_mm2(one, rules) for one in bindings)
+        return DesiredAcls(frozenset(one for one in copied if one is not None))
     names = sorted(mirrored)
-    wanted: set[AclBinding] = set()
-    idle: set[AclBinding] = set()
+    desired: set[AclBinding] = set()
+    inactive: set[AclBinding] = set()
     notices: list[str] = []
     for one in bindings:
         if one.resource_type is not ResourceType.TOPIC:
             if _could_lock_out_mirror(one):
                 notices.append(
-                    f"The ACL '{one}' is not carried over: on the target it could shut this "
-                    "mirror out, which could not take it back. Create it there by hand."
+                    f"The ACL '{one}' is not copied: on the target it could lock out this "
+                    "mirror, which could not revoke it. Create it there manually."
                 )
             elif _keeps_its_name(one, rules):
-                wanted.add(one)
+                desired.add(one)
             continue
-        is_prefix, is_about_ours = one.pattern is PatternType.PREFIXED, _concerns(one, rules, names)
-        if not is_prefix and not is_about_ours:
+        is_prefix = one.pattern is PatternType.PREFIXED
+        matches_mirrored = _matches_mirrored(one, rules, names)
+        if not is_prefix and not matches_mirrored:
             continue
-        place = _remote_place(one, rules)
-        remote = _renamed(one, *place) if place is not None else None
+        resource = _remote_resource(one, rules)
+        remote = _renamed(one, *resource) if resource is not None else None
         if remote is not None:
-            (wanted if is_about_ours else idle).add(remote)
-        elif place is None and is_about_ours:
+            (desired if matches_mirrored else inactive).add(remote)
+        elif resource is None and matches_mirrored:
             notices.append(
-                f"The ACL '{one}' is not carried over: the replication policy does not turn "
-                "the names that it is about into names with one beginning."
+                f"The ACL '{one}' is not copied: the replication policy does not map its names "
+                "to names with a common prefix."
             )
-    return WantedAcls(frozenset(wanted), tuple(notices), frozenset(idle - wanted))
+    return DesiredAcls(frozenset(desired), tuple(notices), frozenset(inactive - desired))
 
 
 def _as_mm2(one: AclBinding, rules: AclRules) -> AclBinding | None:
-    # The name '*' is looked at like any other, as in MM2: it becomes a literal ACL on 'A.*'.
+    # The name '*' is treated like any other, as in MM2: it becomes a literal ACL on 'A.*'.
     is_literal_topic = (
         one.resource_type is ResourceType.TOPIC and one.pattern is PatternType.LITERAL
     )
@@ -160,7 +157,7 @@ def _as_mm2(one: AclBinding, rules: AclRules) -> AclBinding | None:
 
 
 def _readers_only(one: AclBinding) -> AclBinding | None:
-    """Remote topics are written by the mirror alone; denials stay as they are."""
+    """Only the mirror writes to remote topics; DENY entries stay as they are."""
     if one.permission is Permission.ALLOW and one.operation is Operation.WRITE:
         return None
     if one.permission is Permission.ALLOW and one.operation is Operation.ALL:
@@ -170,41 +167,41 @@ def _readers_only(one: AclBinding) -> AclBinding | None:
 
 def _renamed(one: AclBinding, name: str, pattern: PatternType) -> AclBinding | None:
     if (name, pattern) == (one.name, one.pattern):
-        return one  # the policy keeps names: who wrote to the topic will write to it here
+        return one  # the policy keeps names: producers of the topic will write to it here
     return _readers_only(replace(one, name=name, pattern=pattern))
 
 
 def _could_lock_out_mirror(one: AclBinding) -> bool:
-    """A denial on the whole cluster: it may be about the mirror itself, read-only on the source."""
+    """Whether it denies something on the whole cluster: it may be meant for the mirror itself."""
     return one.resource_type is ResourceType.CLUSTER and one.permission is Permission.DENY
 
 
 def _keeps_its_name(one: AclBinding, rules: AclRules) -> bool:
-    """Whether an ACL that is not a topic's is carried over, as it is."""
+    """Whether an ACL that is not a topic's is copied unchanged."""
     if one.resource_type is ResourceType.GROUP:
         is_one_group = one.pattern is PatternType.LITERAL and one.name != WILDCARD
         return not is_one_group or rules.wants_group(one.name)
     return one.resource_type in (ResourceType.TRANSACTIONAL_ID, ResourceType.CLUSTER)
 
 
-def _concerns(one: AclBinding, rules: AclRules, names: Sequence[str]) -> bool:
-    """Whether a topic's ACL is about something that the flow copies."""
+def _matches_mirrored(one: AclBinding, rules: AclRules, names: Sequence[str]) -> bool:
+    """Whether a topic's ACL matches a mirrored topic."""
     if one.pattern is PatternType.PREFIXED:
-        at = bisect_left(names, one.name)  # the first name that may begin so
+        at = bisect_left(names, one.name)  # the first name that may have the prefix
         return at < len(names) and names[at].startswith(one.name)
     return one.name == WILDCARD or rules.replicates(one.name)
 
 
-def _remote_place(one: AclBinding, rules: AclRules) -> tuple[str, PatternType] | None:
-    """Name and pattern on the target; None if the policy has no such names."""
+def _remote_resource(one: AclBinding, rules: AclRules) -> tuple[str, PatternType] | None:
+    """Return name and pattern on the target; None if the policy has no such names."""
     remote = rules.remote_name
     if one.pattern is PatternType.PREFIXED:
         prefix = remote(one.name)
         return (prefix, one.pattern) if remote(f"{one.name}x").startswith(prefix) else None
     if one.name != WILDCARD:
         return remote(one.name), one.pattern
-    # Tried out with names, as a policy need not have an answer for the empty one.
-    beginning = remote("x").removesuffix("x")
-    if [remote("x"), remote("y")] != [f"{beginning}x", f"{beginning}y"]:
+    # Tried with names, because a policy may not accept the empty one.
+    prefix = remote("x").removesuffix("x")
+    if [remote("x"), remote("y")] != [f"{prefix}x", f"{prefix}y"]:
         return None
-    return (beginning, PatternType.PREFIXED) if beginning else (WILDCARD, PatternType.LITERAL)
+    return (prefix, PatternType.PREFIXED) if prefix else (WILDCARD, PatternType.LITERAL)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The actions of a plan in words: a verb, what it is about, and the particulars."""
+"""The actions of a plan as text: verb, subject, details."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ VERBS: dict[type[Action], str] = {
 
 
 class ActionText(NamedTuple):
-    """An action, for a line or a row of a table."""
+    """An action for a line or a table row."""
 
     verb: str
     subject: str
@@ -43,52 +43,51 @@ class ActionText(NamedTuple):
 
 
 def describe_action(action: Action, flow: Flow) -> ActionText:
-    """An action of that flow."""
     verb, cluster = VERBS[type(action)], flow.target
     match action:
         case CreateInternalTopic():
             cluster = flow.source if action.side is Side.SOURCE else flow.target
             subject = f"internal topic {action.name} on {cluster}"
-            particulars = _shape(action.partitions, action.replication_factor, action.configs)
+            details = _shape(action.partitions, action.replication_factor, action.configs)
         case CreateTopic():
             subject = f"topic {action.remote} on {cluster}"
-            particulars = _shape(action.partitions, action.replication_factor, action.configs)
+            details = _shape(action.partitions, action.replication_factor, action.configs)
         case GrowTopic():
             subject = f"topic {action.remote} on {cluster}"
-            particulars = f"from {action.from_} to {_count(action.to, 'partition')}"
+            details = f"from {action.from_} to {_count(action.to, 'partition')}"
         case AlterTopic():
             subject = f"topic {action.remote} on {cluster}"
-            particulars = ", ".join(
+            details = ", ".join(
                 _change(key, action.before.get(key), value)
                 for key, value in sorted(action.changes.items())
             )
         case GrantAcl() | RevokeAcl():
             subject = f"ACL on {cluster}"
-            particulars = printable(str(action.binding))
+            details = printable(str(action.binding))
         case MoveGroup():
             subject = f"group {printable(action.group)} on {cluster}"
-            place = f"{action.topic}-{action.partition}"
-            since = "no offset" if action.before is None else str(action.before)
-            particulars = f"{place} from {since} to {action.after}"
+            partition = f"{action.topic}-{action.partition}"
+            before = "no offset" if action.before is None else str(action.before)
+            details = f"{partition} from {before} to {action.after}"
         case DeleteTopic():
             subject = f"topic {action.remote} on {cluster}"
-            particulars = f"with all its records, as {action.source} is gone from {flow.source}"
-    return ActionText(verb, subject, particulars)
+            details = f"with all records, because {action.source} was deleted on {flow.source}"
+    return ActionText(verb, subject, details)
 
 
 def summarize_actions(actions: Iterable[Action]) -> str:
-    """How many of each kind, such as `12 to create, 1 to grow`."""
+    """Count the actions of each kind, such as `12 to create, 1 to grow`."""
     counts = Counter(VERBS[type(action)] for action in sorted_actions(actions))
     return ", ".join(f"{count:,} to {verb}" for verb, count in counts.items())
 
 
 def printable(text: str) -> str:
-    """Text of others that cannot do anything to a terminal."""
+    """Escape control characters in text from outside."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _shape(partitions: int, replicas: int, configs: Mapping[str, str]) -> str:
-    factor = "replicas as the brokers say" if replicas < 0 else _count(replicas, "replica")
+    factor = "default replication factor" if replicas < 0 else _count(replicas, "replica")
     settings = [f"{key}={printable(value)}" for key, value in sorted(configs.items())]
     return ", ".join([_count(partitions, "partition"), factor, *settings])
 

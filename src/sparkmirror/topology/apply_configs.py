@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Alters the configs of remote topics; what the target refuses is found and left out, not the rest.
+"""Alters the configs of remote topics; finds and skips the configs that the target rejects.
 
-A cluster takes all changes of a topic or none, and not every one says which it did not like.
+A cluster accepts all changes of a topic or none, and not every one names the rejected config.
 """
 
 from __future__ import annotations
@@ -21,55 +21,58 @@ if TYPE_CHECKING:
 
     from sparkmirror.topology.configs import AlterTopic
 
-# So many configs of one topic are looked for in one go; the others wait for the next.
+# At most this many rejected configs of one topic are found in one round.
 _TRIES = 6
 
 
 class ConfigAdmin(Protocol):
-    """What `kafka.admin.ClusterAdmin` offers to this module."""
+    """The part of `kafka.admin.ClusterAdmin` that this module uses."""
 
     def alter_configs(
         self, changes: Mapping[str, Mapping[str, str | None]], *, validate_only: bool = False
     ) -> dict[str, BrokerError | None]:
-        """Alters configs; None for each topic that was altered."""
+        """Alter configs. Returns None for each altered topic."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class AlterResult:
-    """How one alteration went: what the target took, what it refused, what kept it from either."""
+    """The result of one alteration: accepted changes, rejected configs, or an error."""
 
     action: AlterTopic
     changes: Mapping[str, str | None]
-    refused: Mapping[str, str]  # config -> the target's words
+    rejected: Mapping[str, str]  # config -> the target's message
     error: ClusterError | None = None
 
 
 def apply_configs(actions: Sequence[AlterTopic], admin: ConfigAdmin) -> list[AlterResult]:
-    """Alter what is planned, in few requests; one result per action."""
+    """Carry out alterations in few requests. Returns one result per action."""
     results: dict[str, AlterResult] = {}
     known: dict[tuple[str, str | None], str] = {}
-    blameless: set[int] = set()  # codes of refusals that no config is to blame for
-    waiting = [AlterResult(action, action.changes, {}) for action in actions]
+    not_about_configs: set[int] = set()  # error codes that no config causes
+    pending = [AlterResult(action, action.changes, {}) for action in actions]
     for _ in range(_TRIES):
-        if not waiting:
+        if not pending:
             break
         again: list[AlterResult] = []
-        for attempt, failure in _try_all(waiting, admin):
+        for attempt, failure in _try_all(pending, admin):
             results[attempt.action.remote] = replace(attempt, error=failure)
             if not isinstance(failure, BrokerError) or failure.code not in CONFIG_CODES:
                 continue
-            if failure.code in blameless and config_named_in(str(failure), attempt.changes) is None:
-                continue  # what is so for one topic is not asked for thousands
-            better = _without_rejected(attempt, failure, known, admin)
-            if better is None:
-                blameless.add(failure.code)
+            if (
+                failure.code in not_about_configs
+                and config_named_in(str(failure), attempt.changes) is None
+            ):
+                continue  # do not search again for every topic
+            reduced = _without_rejected(attempt, failure, known, admin)
+            if reduced is None:
+                not_about_configs.add(failure.code)
                 continue
-            results[attempt.action.remote] = better
-            if better.changes:
-                again.append(better)
-        waiting = again
-    for attempt in waiting:  # the last try was not good enough either
+            results[attempt.action.remote] = reduced
+            if reduced.changes:
+                again.append(reduced)
+        pending = again
+    for attempt in pending:  # the last attempt was rejected, too
         nothing = replace(attempt, changes={}, error=None)
         results[attempt.action.remote] = nothing
     return [results[action.remote] for action in actions]
@@ -80,10 +83,10 @@ def _try_all(
 ) -> list[tuple[AlterResult, ClusterError | None]]:
     changes = {one.action.remote: one.changes for one in attempts}
     try:
-        answers = admin.alter_configs(changes)
+        responses = admin.alter_configs(changes)
     except ClusterError as error:
         return [(one, error) for one in attempts]
-    return [(one, answers.get(one.action.remote)) for one in attempts]
+    return [(one, responses.get(one.action.remote)) for one in attempts]
 
 
 def _without_rejected(
@@ -92,30 +95,30 @@ def _without_rejected(
     known: dict[tuple[str, str | None], str],
     admin: ConfigAdmin,
 ) -> AlterResult | None:
-    """The attempt without what is refused; None: no config is to blame.
+    """Return the attempt without the rejected config; None if no config causes the error.
 
-    The cheapest clue first: the target's own words, then what other topics taught us, then asking.
+    Cheapest first: the target's message, then results of other topics, then trial requests.
     """
     remote = attempt.action.remote
 
-    def is_refused(changes: Mapping[str, str | None]) -> bool:
-        answer = admin.alter_configs({remote: changes}, validate_only=True).get(remote)
-        return answer is not None and answer.code in CONFIG_CODES
+    def is_rejected(changes: Mapping[str, str | None]) -> bool:
+        response = admin.alter_configs({remote: changes}, validate_only=True).get(remote)
+        return response is not None and response.code in CONFIG_CODES
 
     named = config_named_in(str(failure), attempt.changes)
-    remembered = [pair for pair in attempt.changes.items() if pair in known]
+    remembered = [item for item in attempt.changes.items() if item in known]
     if named is None and remembered:
         return _without(attempt, {name: known[name, value] for name, value in remembered})
     try:
-        culprit = named or find_rejected_config(attempt.changes, is_refused)
+        rejected = named or find_rejected_config(attempt.changes, is_rejected)
     except ClusterError:
         return None  # the next round finds it
-    if culprit is None:
+    if rejected is None:
         return None
-    known[culprit, attempt.changes[culprit]] = str(failure)
-    return _without(attempt, {culprit: str(failure)})
+    known[rejected, attempt.changes[rejected]] = str(failure)
+    return _without(attempt, {rejected: str(failure)})
 
 
-def _without(attempt: AlterResult, refused: Mapping[str, str]) -> AlterResult:
-    rest = {name: value for name, value in attempt.changes.items() if name not in refused}
-    return replace(attempt, changes=rest, refused={**attempt.refused, **refused})
+def _without(attempt: AlterResult, rejected: Mapping[str, str]) -> AlterResult:
+    rest = {name: value for name, value in attempt.changes.items() if name not in rejected}
+    return replace(attempt, changes=rest, rejected={**attempt.rejected, **rejected})

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carries out a topic plan and says for each action how it went.
+"""Carries out a topic plan and reports the result of each action.
 
-A config that the target refuses is found, left out and reported, and the topic created all the
-same. Nothing is retried here: a failed action is planned again at the next refresh.
+A config that the target rejects is found, left out and reported; the topic is created without it.
+Nothing is retried here: a failed action is planned again at the next refresh.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ if TYPE_CHECKING:
 _TOPIC_ALREADY_EXISTS = 36
 _INVALID_PARTITIONS = 37
 _UNKNOWN = "Unknown topic config name:"
-# A target that refuses more configs than this gets the topic without any.
+# A target that rejects more configs than this gets the topic without any.
 _TRIES = 6
 
 
 class TopicAdmin(Protocol):
-    """What `kafka.admin.ClusterAdmin` offers to this module."""
+    """The part of `kafka.admin.ClusterAdmin` that this module uses."""
 
     def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False
     ) -> dict[str, BrokerError | None]:
-        """Creates topics; None for each that was created."""
+        """Create topics. Returns None for each created topic."""
         ...
 
     def create_partitions(self, totals: Mapping[str, int]) -> dict[str, BrokerError | None]:
-        """Grows topics; None for each that has grown."""
+        """Add partitions. Returns None for each grown topic."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RejectedConfig:
-    """A config that was left out because the target refuses it, with its reason."""
+    """A config that was left out because the target rejects it."""
 
     name: str
     value: str
@@ -54,48 +54,48 @@ class RejectedConfig:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether the target's version of Kafka has no such config, in the words of any broker."""
+        """Whether the target's Kafka version has no such config, by the broker's message."""
         return f"{_UNKNOWN} {self.name}" in self.reason
 
 
 @dataclass(frozen=True, slots=True)
 class TopicOutcome:
-    """How one action went; `error` is None for success."""
+    """The result of one action; `error` is None on success."""
 
     action: TopicAction
     error: ClusterError | None = None
-    refused: tuple[RejectedConfig, ...] = ()
+    rejected: tuple[RejectedConfig, ...] = ()
 
 
 def apply_topic_plan(actions: Sequence[TopicAction], admin: TopicAdmin) -> list[TopicOutcome]:
-    """Creates first, then grows; one outcome per action, in that order."""
+    """Create topics, then grow topics. Returns one outcome per action, in that order."""
     creations = [action for action in actions if isinstance(action, CreateTopic)]
     growths = [action for action in actions if isinstance(action, GrowTopic)]
     return [*_create(creations, admin), *_grow(growths, admin)]
 
 
 def rejected_config_messages(outcomes: Iterable[TopicOutcome]) -> list[str]:
-    """One sentence per refused config, however many topics it was left out of."""
-    return _left_out(outcomes, "The target refuses the topic config", are_unknown=False)
+    """Return one message per rejected config, for all its topics."""
+    return _left_out(outcomes, "The target rejects the topic config", are_unknown=False)
 
 
 def unknown_config_messages(outcomes: Iterable[TopicOutcome]) -> list[str]:
-    """The same for configs that the target's version does not know: nobody can change that."""
+    """Return one message per config that the target's version does not have."""
     return _left_out(outcomes, "The target does not know the topic config", are_unknown=True)
 
 
-def _left_out(outcomes: Iterable[TopicOutcome], beginning: str, *, are_unknown: bool) -> list[str]:
+def _left_out(outcomes: Iterable[TopicOutcome], prefix: str, *, are_unknown: bool) -> list[str]:
     reasons: dict[tuple[str, str], str] = {}
     topics: dict[tuple[str, str], list[str]] = {}
     for outcome in outcomes:
-        for refused in outcome.refused:
-            if refused.is_unknown is not are_unknown:
+        for one in outcome.rejected:
+            if one.is_unknown is not are_unknown:
                 continue
-            config = (refused.name, refused.value)
-            reasons.setdefault(config, refused.reason)
+            config = (one.name, one.value)
+            reasons.setdefault(config, one.reason)
             topics.setdefault(config, []).append(outcome.action.remote)
     return [
-        f"{beginning} {name}={value}; it was left out of '{remotes[0]}'"
+        f"{prefix} {name}={value}; it was left out of '{remotes[0]}'"
         f"{f' and {len(remotes) - 1} more' if len(remotes) > 1 else ''}: {reasons[name, value]}"
         for (name, value), remotes in topics.items()
     ]
@@ -103,11 +103,11 @@ def _left_out(outcomes: Iterable[TopicOutcome], beginning: str, *, are_unknown: 
 
 @dataclass(frozen=True, slots=True)
 class _CreationAttempt:
-    """A creation with the configs that are still in it."""
+    """A creation with the remaining configs."""
 
     action: CreateTopic
     configs: Mapping[str, str]
-    refused: tuple[RejectedConfig, ...] = ()
+    rejected: tuple[RejectedConfig, ...] = ()
 
     def topic(self, configs: Mapping[str, str] | None = None) -> NewTopic:
         return NewTopic(
@@ -118,9 +118,9 @@ class _CreationAttempt:
         )
 
     def without(self, name: str, reason: str) -> _CreationAttempt:
-        left = {key: value for key, value in self.configs.items() if key != name}
-        refused = RejectedConfig(name, self.configs[name], reason)
-        return replace(self, configs=left, refused=(*self.refused, refused))
+        remaining = {key: value for key, value in self.configs.items() if key != name}
+        config = RejectedConfig(name, self.configs[name], reason)
+        return replace(self, configs=remaining, rejected=(*self.rejected, config))
 
     def bare(self, reason: str) -> _CreationAttempt:
         bare = self
@@ -129,7 +129,7 @@ class _CreationAttempt:
         return bare
 
     def outcome(self, error: ClusterError | None) -> TopicOutcome:
-        return TopicOutcome(self.action, error, () if error else self.refused)
+        return TopicOutcome(self.action, error, () if error else self.rejected)
 
 
 def _create(actions: Sequence[CreateTopic], admin: TopicAdmin) -> list[TopicOutcome]:
@@ -145,14 +145,14 @@ def _create(actions: Sequence[CreateTopic], admin: TopicAdmin) -> list[TopicOutc
                 outcomes[attempt.action.remote] = attempt.outcome(None)
                 continue
             try:
-                better = _without_rejected(attempt, failure, known, admin)
+                reduced = _without_rejected(attempt, failure, known, admin)
             except ClusterError as interruption:
                 outcomes[attempt.action.remote] = attempt.outcome(interruption)
                 continue
-            if better is None:
+            if reduced is None:
                 outcomes[attempt.action.remote] = attempt.outcome(_explained(attempt, failure))
             else:
-                again.append(better if tries < _TRIES else better.bare(str(failure)))
+                again.append(reduced if tries < _TRIES else reduced.bare(str(failure)))
         attempts = again
     return [outcomes[action.remote] for action in actions]
 
@@ -172,9 +172,9 @@ def _try_all(
         return [(attempt, error) for attempt in attempts]
     tried: list[tuple[_CreationAttempt, ClusterError | None]] = []
     for attempt in attempts:
-        refusal = results.get(attempt.action.remote)
-        exists = refusal is not None and refusal.code == _TOPIC_ALREADY_EXISTS
-        tried.append((attempt, None if exists else refusal))
+        failure = results.get(attempt.action.remote)
+        exists = failure is not None and failure.code == _TOPIC_ALREADY_EXISTS
+        tried.append((attempt, None if exists else failure))
     return tried
 
 
@@ -184,29 +184,29 @@ def _without_rejected(
     known: dict[tuple[str, str], str],
     admin: TopicAdmin,
 ) -> _CreationAttempt | None:
-    # The cheapest clue first: the broker's own words, then what other topics taught us,
-    # then asking. None means that no config is to blame.
+    # Cheapest first: the broker's message, then results of other topics, then trial requests.
+    # None means that no config causes the error.
     if not isinstance(error, BrokerError) or error.code not in CONFIG_CODES:
         return None
     if not attempt.configs:
         return None
     named = config_named_in(str(error), attempt.configs)
-    remembered = [pair for pair in attempt.configs.items() if pair in known]
+    remembered = [item for item in attempt.configs.items() if item in known]
     if named is None and remembered:
         for name, value in remembered:
             attempt = attempt.without(name, known[name, value])
         return attempt
 
-    def is_refused(configs: Mapping[str, str | None]) -> bool:
+    def is_rejected(configs: Mapping[str, str | None]) -> bool:
         topic = attempt.topic({name: value for name, value in configs.items() if value is not None})
-        answer = admin.create_topics([topic], validate_only=True).get(topic.name)
-        return answer is not None and answer.code in CONFIG_CODES
+        response = admin.create_topics([topic], validate_only=True).get(topic.name)
+        return response is not None and response.code in CONFIG_CODES
 
-    culprit = named or find_rejected_config(attempt.configs, is_refused)
-    if culprit is None:
+    rejected = named or find_rejected_config(attempt.configs, is_rejected)
+    if rejected is None:
         return None
-    known[culprit, attempt.configs[culprit]] = str(error)
-    return attempt.without(culprit, str(error))
+    known[rejected, attempt.configs[rejected]] = str(error)
+    return attempt.without(rejected, str(error))
 
 
 def _grow(actions: Sequence[GrowTopic], admin: TopicAdmin) -> list[TopicOutcome]:
@@ -218,12 +218,12 @@ def _grow(actions: Sequence[GrowTopic], admin: TopicAdmin) -> list[TopicOutcome]
         return [TopicOutcome(action, error) for action in actions]
     outcomes = []
     for action in actions:
-        refusal = results.get(action.remote)
-        # Somebody else has grown the topic meanwhile; the next refresh sees by how much.
-        grown = refusal is None or refusal.code == _INVALID_PARTITIONS
-        outcomes.append(TopicOutcome(action, None if grown else _growth_error(action, refusal)))
+        failure = results.get(action.remote)
+        # Another client has grown the topic meanwhile; the next refresh sees its partitions.
+        is_grown = failure is None or failure.code == _INVALID_PARTITIONS
+        outcomes.append(TopicOutcome(action, None if is_grown else _growth_error(action, failure)))
     return outcomes
 
 
-def _growth_error(action: GrowTopic, refusal: BrokerError | None) -> BrokerError | None:
-    return None if refusal is None else with_remedy(refusal, growth_remedy(action.to))
+def _growth_error(action: GrowTopic, error: BrokerError | None) -> BrokerError | None:
+    return None if error is None else with_remedy(error, growth_remedy(action.to))

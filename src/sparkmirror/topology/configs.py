@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which configs of remote topics differ from their source topics': a pure comparison.
+"""Compares the configs of remote topics with those of their source topics. Pure.
 
-What MM2 sends again at every run is compared first here, so that only differences are sent. The
-net effect is MM2's: what was changed on the target goes back to what the source has, an override
-that is gone on the source goes on the target, and an excluded config is never touched. A config
-that the target does not list is one that its version does not know; it is passed over.
+MM2 sends all configs at every run; here only differences are sent. The net effect is MM2's: a value
+that was changed on the target is set back, an override removed on the source is removed on the
+target, and an excluded config is never changed. A config that the target does not list does not
+exist in its version; it is skipped.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AlterTopic:
-    """Bring the configs of a remote topic in line with those of its source topic."""
+    """Set the configs of a remote topic to those of its source topic."""
 
     source: str
     remote: str
-    changes: Mapping[str, str | None]  # None: remove the topic's own value
-    before: Mapping[str, str | None]  # what the topic itself has of these now; None: nothing
+    changes: Mapping[str, str | None]  # None: remove the topic's override
+    before: Mapping[str, str | None]  # the topic's current overrides; None: no override
 
 
 def plan_configs(
@@ -37,9 +37,9 @@ def plan_configs(
     target: Mapping[str, Sequence[ConfigEntry]],
     rules: TopicRules,
 ) -> list[AlterTopic]:
-    """What to alter; `remotes` is source topic -> remote topic, the configs are by topic name.
+    """Return the alterations; `remotes` is source topic -> remote topic, configs are by topic.
 
-    A topic whose configs could not be read on both sides is passed over.
+    Topics whose configs could not be read on both clusters are skipped.
     """
     return [
         action
@@ -58,12 +58,12 @@ def plan_alteration(
     target: Sequence[ConfigEntry],
     rules: TopicRules,
 ) -> AlterTopic | None:
-    """What differs on one topic; None: nothing."""
+    """Return the alteration of one topic; None if nothing differs."""
     own = {e.name: e.value for e in target if e.source is ConfigSource.DYNAMIC_TOPIC}
-    wanted = wanted_configs(source, rules)
+    desired = desired_configs(source, rules)
     known = {e.name for e in target}
     changes = {
-        key: value for key, value in wanted.items() if key in known and own.get(key) != value
+        key: value for key, value in desired.items() if key in known and own.get(key) != value
     }
     if not changes:
         return None
@@ -73,15 +73,15 @@ def plan_alteration(
 def unknown_configs(
     source: Sequence[ConfigEntry], target: Sequence[ConfigEntry], rules: TopicRules
 ) -> set[str]:
-    """What is set on the source topic and does not exist in the target's version of Kafka."""
+    """Return configs of the source topic that the target's Kafka version does not have."""
     known = {e.name for e in target}
-    wanted = wanted_configs(source, rules)
-    return {key for key, value in wanted.items() if value is not None and key not in known}
+    desired = desired_configs(source, rules)
+    return {key for key, value in desired.items() if value is not None and key not in known}
 
 
-def wanted_configs(entries: Sequence[ConfigEntry], rules: TopicRules) -> dict[str, str | None]:
-    """What a remote topic should have by itself; None: it should have nothing by itself."""
-    wanted: dict[str, str | None] = {}
+def desired_configs(entries: Sequence[ConfigEntry], rules: TopicRules) -> dict[str, str | None]:
+    """Return the overrides that a remote topic should have; None: no override."""
+    desired: dict[str, str | None] = {}
     for entry in entries:
         from_broker_file = entry.source is ConfigSource.STATIC_BROKER
         if entry.read_only or entry.sensitive or from_broker_file:
@@ -90,7 +90,7 @@ def wanted_configs(entries: Sequence[ConfigEntry], rules: TopicRules) -> dict[st
             continue
         is_default = entry.source is ConfigSource.DEFAULT_CONFIG
         if is_default and not rules.copies_default(entry.name):
-            wanted[entry.name] = None
+            desired[entry.name] = None
         elif entry.value is not None:
-            wanted[entry.name] = entry.value
-    return wanted
+            desired[entry.name] = entry.value
+    return desired

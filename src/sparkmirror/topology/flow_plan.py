@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All that would be done for a pair of clusters, as one value; and whether it still fits.
+"""Everything that would be done for a flow, as one value; and whether it still applies.
 
-A plan is made by reading both sides and is carried out later, maybe by somebody else. Before that
-it is made again: an action fits if the new plan has the same one, with the same state before it.
+A plan is made from both clusters and carried out later, maybe by another person. Before that it is
+made again: an action applies if the new plan has the same one with the same previous state.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MoveGroup:
-    """Set where a consumer group goes on in one partition of the target."""
+    """Set the committed offset of a consumer group in one partition of the target."""
 
     group: str
     topic: str
     partition: int
-    before: int | None  # None: the group has no offset there yet
+    before: int | None  # None: the group has no offset there
     after: int
-    metadata: str = ""  # what the group itself committed beside its offset
+    metadata: str = ""  # the metadata that the group committed with its offset
 
 
 Action: TypeAlias = (
@@ -45,7 +45,7 @@ Action: TypeAlias = (
     | RevokeAcl
     | DeleteTopic
 )
-# In this order they are shown and carried out: what takes something away comes last.
+# The order in which actions are shown and carried out: destructive ones come last.
 STAGES: tuple[type[Action], ...] = (
     CreateInternalTopic,
     CreateTopic,
@@ -62,66 +62,66 @@ _Subject: TypeAlias = tuple[int, *tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class FlowPlan:
-    """What would be done for one pair, what a person should know, and what is to be copied."""
+    """The actions for one flow, notices for the user, and the amount to copy."""
 
     flow: Flow
-    settings: str  # a digest of what the file says about the pair
-    source_id: str | None  # the clusters' ids; None: the brokers do not tell
+    settings: str  # a digest of the flow's settings
+    source_id: str | None  # cluster ids; None if the brokers have none
     target_id: str | None
     actions: tuple[Action, ...] = ()
     notices: tuple[str, ...] = ()
-    forecast: Forecast | None = None  # None: the pair only emits heartbeats
+    forecast: Forecast | None = None  # None: the flow only emits heartbeats
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedAction:
-    """An action that cannot be carried out as it was planned."""
+    """A planned action that does not apply any more."""
 
     action: Action
-    replacement: Action | None  # what would be planned now in its place; None: nothing
+    replacement: Action | None  # the action of a new plan; None: no action
 
 
 @dataclass(frozen=True, slots=True)
 class PlanDrift:
-    """A stored plan held against one that was made now."""
+    """The difference between a stored plan and a new one."""
 
     changed: tuple[ChangedAction, ...] = ()
-    new_actions: tuple[Action, ...] = ()  # only in the new plan: left alone
+    new_actions: tuple[Action, ...] = ()  # only in the new plan: not carried out
 
 
 def sorted_actions(actions: Iterable[Action]) -> tuple[Action, ...]:
-    """As they are shown, stored and carried out."""
+    """Sort in the order in which actions are shown, stored and carried out."""
     return tuple(sorted(actions, key=action_key))
 
 
 def is_destructive(action: Action) -> bool:
-    """Whether it takes something away."""
+    """Whether it deletes or revokes something."""
     return isinstance(action, _DESTRUCTIVE)
 
 
 def compare_actions(stored: Sequence[Action], now: Sequence[Action]) -> PlanDrift:
-    """Which actions of a stored plan do not fit any more, and which are new."""
+    """Find the actions of a stored plan that do not apply any more, and new ones."""
     by_subject = {action_key(action): action for action in now}
-    misfits = [
+    changed = [
         ChangedAction(action, found)
         for action in stored
         if not _is_unchanged(action, found := by_subject.get(action_key(action)))
     ]
     known = {action_key(action) for action in stored}
-    news = [action for about, action in by_subject.items() if about not in known]
-    return PlanDrift(tuple(misfits), sorted_actions(news))
+    new_actions = [action for subject, action in by_subject.items() if subject not in known]
+    return PlanDrift(tuple(changed), sorted_actions(new_actions))
 
 
 def _is_unchanged(stored: Action, now: Action | None) -> bool:
     if isinstance(stored, MoveGroup) and isinstance(now, MoveGroup):
-        # Groups go on while a plan waits. To set an earlier position of the group costs it some
-        # records twice, as any plan does; one that is not copied yet could cost it records.
+        # Groups continue while a plan waits. An earlier position of the group costs some records
+        # twice, as any plan does; a position that is not copied yet could lose records.
         return stored.before == now.before and stored.after <= now.after
     return stored == now
 
 
 def action_key(action: Action) -> _Subject:
-    """What an action is about; no two actions of a plan are about the same."""
+    """Return the subject of an action; unique within a plan."""
     stage = STAGES.index(type(action))
     match action:
         case CreateInternalTopic():

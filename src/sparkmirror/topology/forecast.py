@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much of a flow is still to be copied, and for how long: pure arithmetic.
+"""How much of a flow is still to be copied, and how long it takes. Pure.
 
-Records are counted by offsets: a compacted topic, or one written in transactions, holds fewer.
-Bytes are the share of a partition's log on its leader's disk that these offsets take up.
+Records are counted by offsets: compacted topics and transactions contain fewer records. Bytes are
+the share of the partition's log on the leader's disk that these offsets occupy.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from sparkmirror.model import TopicPartition
 
-MOST_TOPICS = 10  # named in a forecast, the biggest first
+MAX_TOPICS = 10  # listed in a forecast, the largest first
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
 _FACTORS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY_FACTORS = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
@@ -29,22 +29,22 @@ _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
 @dataclass(frozen=True, slots=True)
 class PartitionBacklog:
-    """One source partition: what it holds, and where copying goes on."""
+    """One source partition: its offsets, size and the copy position."""
 
     source: TopicPartition
-    first: int  # the first offset that is still there
+    first: int  # the first offset of the log
     end: int  # the offset after the last record that would be copied now
     position: int
-    size: int | None  # bytes of its log; None: not known
+    size: int | None  # bytes of its log; None if unknown
 
     @property
     def records(self) -> int:
-        """Offsets still to copy; what retention took before the copy came is not among them."""
+        """Offsets still to copy, without those that retention has deleted."""
         return max(0, self.end - max(self.position, self.first))
 
     @property
     def bytes(self) -> int | None:
-        """Their share of the log; None: not known."""
+        """Their share of the log; None if unknown."""
         if not self.records:
             return 0
         if self.size is None:
@@ -54,7 +54,7 @@ class PartitionBacklog:
 
 @dataclass(frozen=True, slots=True)
 class TopicForecast:
-    """What there is to copy of one topic."""
+    """The amount to copy of one topic."""
 
     topic: str
     records: int
@@ -63,7 +63,7 @@ class TopicForecast:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What there is to copy of a flow; bytes are None if any part of them is not known."""
+    """The amount to copy of a flow; bytes are None if any part is unknown."""
 
     records: int = 0
     bytes: int | None = 0
@@ -71,25 +71,25 @@ class Forecast:
 
 
 def summarize_backlogs(backlogs: Iterable[PartitionBacklog]) -> Forecast:
-    """Sums of all partitions, and the biggest topics by name."""
+    """Sum all partitions, and list the largest topics."""
     by_topic: dict[str, list[PartitionBacklog]] = defaultdict(list)
     for one in backlogs:
         by_topic[one.source.topic].append(one)
     topics = [
-        TopicForecast(topic, sum(one.records for one in some), sum_known(one.bytes for one in some))
-        for topic, some in by_topic.items()
+        TopicForecast(topic, sum(one.records for one in part), sum_known(one.bytes for one in part))
+        for topic, part in by_topic.items()
     ]
-    waiting = [one for one in topics if one.records]
-    waiting.sort(key=lambda one: (-(one.bytes or 0), -one.records, one.topic))
+    pending = [one for one in topics if one.records]
+    pending.sort(key=lambda one: (-(one.bytes or 0), -one.records, one.topic))
     return Forecast(
-        sum(one.records for one in waiting),
-        sum_known(one.bytes for one in waiting),
-        tuple(waiting[:MOST_TOPICS]),
+        sum(one.records for one in pending),
+        sum_known(one.bytes for one in pending),
+        tuple(pending[:MAX_TOPICS]),
     )
 
 
 def sum_known(sizes: Iterable[int | None]) -> int | None:
-    """The sum; None if any part of it is not known."""
+    """Return the sum; None if any part is unknown."""
     total = 0
     for size in sizes:
         if size is None:
@@ -99,28 +99,28 @@ def sum_known(sizes: Iterable[int | None]) -> int | None:
 
 
 def parse_rate(text: str) -> float:
-    """Bytes a second, from such words as 50MB/s, 200MiB/s or 400Mbit/s; else ValueError."""
+    """Parse a rate such as 50MB/s, 200MiB/s or 400Mbit/s into bytes per second."""
     found = _RATE.fullmatch(text.strip())
     if found is None:
-        msg = f"{text!r} is no rate: write for example 50MB/s, 200MiB/s or 400Mbit/s."
+        msg = f"Invalid rate {text!r}: use for example 50MB/s, 200MiB/s or 400Mbit/s."
         raise ValueError(msg)
     number, prefix, is_binary, unit = found.groups()
     if is_binary and not prefix:
-        msg = f"{text!r} is no rate: Ki, Mi, Gi and Ti are units, i alone is not."
+        msg = f"Invalid rate {text!r}: binary prefixes are Ki, Mi, Gi and Ti."
         raise ValueError(msg)
     factor = (_BINARY_FACTORS if is_binary else _FACTORS)[prefix.lower()]
     rate = float(number) * factor / (_BITS if unit.lower() == "bit" else 1)
     if rate < 1:
-        msg = f"{text!r}: the rate must be at least a byte a second."
+        msg = f"{text!r}: the rate must be at least one byte per second."
         raise ValueError(msg)
     return rate
 
 
 def format_bytes(size: float) -> str:
-    """Bytes for people, in steps of 1000."""
+    """Format bytes in steps of 1000."""
     amount = float(size)
     unit = 0
-    # As it will be printed: 999.96 kB would come out as 1000.0 kB.
+    # Compare the printed value: 999.96 kB would be printed as 1000.0 kB.
     while round(amount, 1 if unit else 0) >= _KILO and unit < len(_UNITS) - 1:
         amount /= _KILO
         unit += 1
@@ -128,7 +128,7 @@ def format_bytes(size: float) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """A time for people, in two units at most."""
+    """Format a duration in at most two units."""
     whole = round(seconds)
     if whole < 1:
         return "less than 1 s"

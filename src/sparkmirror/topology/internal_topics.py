@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The internal topics that a pair of clusters needs, named and shaped as MM2 leaves them.
+"""The internal topics of a flow, with MM2's names and configs.
 
-`internal_topics` names them, `plan_internal_topics` says which of them are missing on one cluster,
-`ensure_internal_topics` makes those. A topic that exists is never touched; Connect's storage topics
-are refused if their shape would lose state.
+`internal_topics` lists them, `plan_internal_topics` finds those missing on one cluster,
+`ensure_internal_topics` creates these. An existing topic is never changed; a Connect storage topic
+whose configuration would lose state is an error.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ if TYPE_CHECKING:
 _TOPIC_ALREADY_EXISTS = 36
 _NEW_TOPIC_SECONDS = 30.0
 _OFFSET_MAP_CONFIGS = {
-    # It is written all the time and read at every start: cleaned soon, it stays small.
+    # Written all the time and read at every start: frequent compaction keeps it small.
     "segment.bytes": str(16 << 20),
     "min.cleanable.dirty.ratio": "0.1",
 }
 _DEAD_LETTER_CONFIGS = {
-    "max.message.bytes": str(64 << 20),  # below socket.request.max.bytes as brokers have it
-    "retention.ms": str(30 * 24 * 3600 * 1000),  # a month for somebody to look
+    "max.message.bytes": str(64 << 20),  # below the default socket.request.max.bytes
+    "retention.ms": str(30 * 24 * 3600 * 1000),  # a month to inspect them
 }
 
 
 class Side(Enum):
-    """The cluster of a pair on which a topic lives."""
+    """The cluster of a flow on which a topic is."""
 
     SOURCE = "source"
     TARGET = "target"
@@ -59,41 +59,41 @@ class Side(Enum):
 
 @dataclass(frozen=True, slots=True)
 class InternalTopic:
-    """An internal topic as it is created."""
+    """An internal topic to create."""
 
     side: Side
     name: str
     partitions: int
     factor: ReplicationFactor
-    storage_key: str | None = None  # the key that names it, for Connect's three storage topics
-    single_partition: bool = False  # the config topic's order is its meaning
+    storage_key: str | None = None  # the key with its name, for Connect's three storage topics
+    single_partition: bool = False  # the config topic needs a total order
     extra_configs: Mapping[str, str] = field(default_factory=dict)
-    needs_configs: bool = True  # False: it works without the extra ones where they are refused
+    needs_configs: bool = True  # False: it works without the extra ones if they are rejected
     cleanup_policy: str = "compact"
 
 
 @dataclass(frozen=True, slots=True)
 class CreateInternalTopic:
-    """Create an internal topic on one side of a pair."""
+    """Create an internal topic on one cluster of a flow."""
 
     side: Side
     name: str
     partitions: int
     replication_factor: int
     configs: Mapping[str, str]
-    needs_configs: bool = True  # False: where they are refused, cleanup.policy alone will do
+    needs_configs: bool = True  # False: if they are rejected, cleanup.policy is enough
 
 
 @dataclass(frozen=True, slots=True)
 class InternalTopicPlan:
-    """What is missing on one cluster, and what a person must see to."""
+    """The missing topics of one cluster, and problems that need manual action."""
 
     creations: tuple[CreateInternalTopic, ...] = ()
     failures: Mapping[str, ClusterError] = field(default_factory=dict)  # by topic
 
 
 class EnsureOutcome(Enum):
-    """What became of an internal topic."""
+    """The result for an internal topic."""
 
     EXISTED = "existed"
     CREATED = "created"
@@ -102,7 +102,7 @@ class EnsureOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class EnsuredTopic:
-    """An internal topic and how ensuring it went; `error` is set if it failed."""
+    """An internal topic and its result; `error` is set if it failed."""
 
     topic: InternalTopic
     state: EnsureOutcome
@@ -112,54 +112,50 @@ class EnsuredTopic:
 class InternalTopicNaming(Protocol):
     """The part of a replication policy that names internal topics."""
 
-    def heartbeats_topic(self) -> str:
-        """The heartbeats topic."""
-        ...
+    def heartbeats_topic(self) -> str: ...
 
     def offset_syncs_topic(self, alias: str) -> str:
-        """The offset-syncs topic that belongs to the other cluster's alias."""
+        """Return the offset-syncs topic for the other cluster's alias."""
         ...
 
     def checkpoints_topic(self, alias: str) -> str:
-        """The checkpoints topic of a source alias."""
+        """Return the checkpoints topic of a source alias."""
         ...
 
 
 class InternalTopicAdmin(Protocol):
-    """What `kafka.admin.ClusterAdmin` offers to this module."""
+    """The part of `kafka.admin.ClusterAdmin` that this module uses."""
 
     @property
-    def alias(self) -> str:
-        """The cluster's alias."""
-        ...
+    def alias(self) -> str: ...
 
     def cluster(self) -> ClusterDescription:
-        """The live brokers."""
+        """Return the live brokers."""
         ...
 
     def topics(self, names: Sequence[str] | None = None) -> PartialResults[str, TopicDescription]:
-        """The named topics."""
+        """Return the named topics."""
         ...
 
     def topic_configs(self, names: Iterable[str]) -> PartialResults[str, tuple[ConfigEntry, ...]]:
-        """The configs of the named topics."""
+        """Return the configs of the named topics."""
         ...
 
     def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False
     ) -> dict[str, BrokerError | None]:
-        """Creates topics; None for each that was created."""
+        """Create topics. Returns None for each created topic."""
         ...
 
     def await_topics(self, names: Sequence[str], timeout_seconds: float) -> None:
-        """Returns once every partition of the new topics is served."""
+        """Block until every partition of the new topics is served."""
         ...
 
 
 def internal_topics(
     settings: FlowSettings, names: InternalTopicNaming
 ) -> tuple[InternalTopic, ...]:
-    """Every internal topic of a pair, on both sides."""
+    """Return every internal topic of a flow, on both clusters."""
     return (
         *storage_topics(settings.internal_topics),
         *_heartbeat_topics(settings, names),
@@ -171,9 +167,10 @@ def internal_topics(
 def connector_topics(
     kind: ConnectorClass, settings: FlowSettings, names: InternalTopicNaming
 ) -> tuple[InternalTopic, ...]:
-    """The internal topics of one connector on a Connect worker, which sees to its own three.
+    """Return the internal topics of one connector on a Connect worker.
 
-    With exactly-once a connector's positions may be on another cluster than the worker's topics.
+    The worker creates its own three topics. With exactly-once a connector's positions may be on
+    another cluster than these.
     """
     if kind is ConnectorClass.HEARTBEAT:
         return _heartbeat_topics(settings, names)
@@ -187,7 +184,7 @@ def connector_topics(
 def _heartbeat_topics(
     settings: FlowSettings, names: InternalTopicNaming
 ) -> tuple[InternalTopic, ...]:
-    """MM2's connector runs for disabled pairs, too, and creates it even when it emits nothing."""
+    """MM2's connector also runs for disabled flows, and creates it even if it emits nothing."""
     return (InternalTopic(Side.TARGET, names.heartbeats_topic(), 1, settings.heartbeat.factor),)
 
 
@@ -223,7 +220,7 @@ def _source_topics(settings: FlowSettings, names: InternalTopicNaming) -> tuple[
 def _checkpoint_topics(
     settings: FlowSettings, names: InternalTopicNaming
 ) -> tuple[InternalTopic, ...]:
-    """Without offset syncs MM2 refuses the connector, so its topic never appears."""
+    """Without offset syncs MM2 rejects the connector, so the topic is not created."""
     emits = settings.checkpoint.enabled and settings.source.offset_syncs_enabled
     if not settings.enabled or not emits:
         return ()
@@ -232,15 +229,15 @@ def _checkpoint_topics(
 
 
 def granted_acls_topic(settings: FlowSettings, names: InternalTopicNaming) -> InternalTopic:
-    """The memory of ACL sync."""
+    """Return the topic with the ACLs that the flow created."""
     topic = acls_topic(names, settings.flow.source)
     return InternalTopic(Side.TARGET, topic, 1, settings.internal_topics.offsets_factor)
 
 
 def storage_topics(storage: InternalTopics) -> tuple[InternalTopic, ...]:
-    """A worker's three topics: positions, statuses, configurations."""
+    """Return a worker's three topics: positions, statuses, configurations."""
     extra = storage.extra_configs
-    wished = storage.wished_configs.get(storage.offsets, {})
+    preferred = storage.wished_configs.get(storage.offsets, {})
     return (
         InternalTopic(
             Side.TARGET,
@@ -248,7 +245,7 @@ def storage_topics(storage: InternalTopics) -> tuple[InternalTopic, ...]:
             storage.offsets_partitions,
             storage.offsets_factor,
             storage_key="offset.storage.topic",
-            extra_configs={**wished, **extra.get(storage.offsets, {})},
+            extra_configs={**preferred, **extra.get(storage.offsets, {})},
             needs_configs=bool(extra.get(storage.offsets)),
         ),
         InternalTopic(
@@ -272,7 +269,7 @@ def storage_topics(storage: InternalTopics) -> tuple[InternalTopic, ...]:
 
 
 def offset_syncs_topic(settings: FlowSettings, names: InternalTopicNaming) -> str:
-    """MM2's offset-syncs topic, on the side that `offset-syncs.topic.location` says."""
+    """Return MM2's offset-syncs topic, on the cluster of `offset-syncs.topic.location`."""
     on_source = settings.source.offset_syncs_location == "source"
     return names.offset_syncs_topic(settings.flow.target if on_source else settings.flow.source)
 
@@ -280,7 +277,7 @@ def offset_syncs_topic(settings: FlowSettings, names: InternalTopicNaming) -> st
 def on_demand_topics(
     settings: FlowSettings, names: InternalTopicNaming
 ) -> tuple[InternalTopic, ...]:
-    """Topics of our own on the target, made only when there is something to write to them."""
+    """Return sparkmirror's own topics on the target that are created when first needed."""
     source, factor = settings.flow.source, settings.internal_topics.offsets_factor
     return (
         InternalTopic(Side.TARGET, ledger_topic(names, source), 1, factor),
@@ -290,7 +287,7 @@ def on_demand_topics(
             1,
             factor,
             extra_configs=_DEAD_LETTER_CONFIGS,
-            # A compacted topic takes no record without a key, and keeps one of each key.
+            # A compacted topic accepts no record without a key, and keeps one of each key.
             cleanup_policy="delete",
         ),
     )
@@ -305,33 +302,33 @@ def plan_internal_topics(
     *,
     creates: bool = True,
 ) -> InternalTopicPlan:
-    """What to create on one cluster.
+    """Plan the creations on one cluster.
 
-    `topics` are those of its side, `configs` those of `topics_to_inspect`.
-    With `creates` off, what is missing fails with the shape in which to create it.
+    `topics` are those of this cluster, `configs` those of `topics_to_inspect`. If `creates` is
+    false, each missing topic is a failure with the configuration to create it with.
     """
     failures: dict[str, ClusterError] = {}
     creations: list[CreateInternalTopic] = []
     for topic in topics:
         if topic.name in existing:
             found = configs.get(topic.name, ())
-            misshapen = _shape_error(topic, existing[topic.name], found, cluster)
-            if misshapen is not None:
-                failures[topic.name] = misshapen
+            shape_error = _shape_error(topic, existing[topic.name], found, cluster)
+            if shape_error is not None:
+                failures[topic.name] = shape_error
             continue
         try:
             factor = choose(topic.factor)
         except ReplicationFactorError as error:
             failures[topic.name] = error
             continue
-        wanted = {**topic.extra_configs, "cleanup.policy": topic.cleanup_policy}
+        topic_configs = {**topic.extra_configs, "cleanup.policy": topic.cleanup_policy}
         if not creates:
-            new = NewTopic(topic.name, topic.partitions, factor, wanted)
+            new = NewTopic(topic.name, topic.partitions, factor, topic_configs)
             failures[topic.name] = missing_topic_error(new, cluster)
             continue
         creations.append(
             CreateInternalTopic(
-                topic.side, topic.name, topic.partitions, factor, wanted, topic.needs_configs
+                topic.side, topic.name, topic.partitions, factor, topic_configs, topic.needs_configs
             )
         )
     return InternalTopicPlan(tuple(creations), failures)
@@ -340,7 +337,7 @@ def plan_internal_topics(
 def topics_to_inspect(
     topics: Sequence[InternalTopic], existing: Mapping[str, TopicDescription]
 ) -> list[str]:
-    """The existing topics whose configs decide whether state is safe in them."""
+    """Return the existing topics whose configs must be checked."""
     return [topic.name for topic in topics if topic.storage_key and topic.name in existing]
 
 
@@ -354,14 +351,14 @@ def _shape_error(
         return None
     policies = [entry.value for entry in configs if entry.name == "cleanup.policy"]
     if topic.single_partition and existing.partitions != 1:
-        complaint = f"{existing.partitions} partitions, and it must have exactly one"
+        problem = f"{existing.partitions} partitions; it must have exactly one"
     elif policies and policies != ["compact"]:
-        complaint = f"cleanup.policy={policies[0]}, and it must be exactly compact"
+        problem = f"cleanup.policy={policies[0]}; it must be compact"
     else:
         return None
     return ClusterError(
-        f"Topic '{topic.name}' on cluster '{cluster}' has {complaint}, or stored state "
-        f"would be lost. Correct the topic, or name another one with {topic.storage_key}.",
+        f"Topic '{topic.name}' on cluster '{cluster}' has {problem}, or stored state "
+        f"would be lost. Correct the topic, or set {topic.storage_key} to another one.",
         cluster=cluster,
     )
 
@@ -373,10 +370,10 @@ def ensure_internal_topics(
     *,
     creates: bool = True,
 ) -> list[EnsuredTopic]:
-    """Creates what is missing on one cluster, if it may; `topics` are those of its side.
+    """Create the missing topics of one cluster, if allowed.
 
-    Returns when the new topics can be used. What goes wrong with a single topic is in its own
-    result; raised are UnreachableError, and BrokerError if new topics are not served in time.
+    Blocks until the new topics are usable. The error of a single topic is in its result. Raises
+    UnreachableError, and BrokerError if new topics are not served in time.
     """
     existing = admin.topics([topic.name for topic in topics]).found
     inspected = topics_to_inspect(topics, existing)
@@ -404,37 +401,39 @@ def ensure_internal_topics(
 def create_internal_topics(
     creations: Sequence[CreateInternalTopic], admin: InternalTopicAdmin
 ) -> dict[str, BrokerError | None]:
-    """Creates topics of one cluster and waits until they can be used; None for each that was."""
+    """Create topics and wait until they are usable. Returns None for each created topic."""
     if not creations:
         return {}
-    wanted = [NewTopic(c.name, c.partitions, c.replication_factor, c.configs) for c in creations]
-    results = admin.create_topics(wanted)
-    may_do_without = {c.name for c in creations if not c.needs_configs}
+    new_topics = [
+        NewTopic(c.name, c.partitions, c.replication_factor, c.configs) for c in creations
+    ]
+    results = admin.create_topics(new_topics)
+    optional_configs = {c.name for c in creations if not c.needs_configs}
     again = [
         replace(one, configs={"cleanup.policy": one.configs["cleanup.policy"]})
-        for one in wanted
-        if one.name in may_do_without
-        and (refusal := results.get(one.name)) is not None
-        and refusal.code in CONFIG_CODES
+        for one in new_topics
+        if one.name in optional_configs
+        and (error := results.get(one.name)) is not None
+        and error.code in CONFIG_CODES
     ]
     if again:
         results |= admin.create_topics(again)
-    there = [
+    existing = [
         name
-        for name, refusal in results.items()
-        if refusal is None or refusal.code == _TOPIC_ALREADY_EXISTS
+        for name, error in results.items()
+        if error is None or error.code == _TOPIC_ALREADY_EXISTS
     ]
-    admin.await_topics(there, _NEW_TOPIC_SECONDS)
-    shapes = {one.name: one for one in wanted}
+    admin.await_topics(existing, _NEW_TOPIC_SECONDS)
+    shapes = {one.name: one for one in new_topics}
     return {
-        name: None if refusal is None else with_remedy(refusal, creation_remedy(shapes[name]))
-        for name, refusal in results.items()
+        name: None if error is None else with_remedy(error, creation_remedy(shapes[name]))
+        for name, error in results.items()
     }
 
 
-def _ensured(topic: InternalTopic, refusal: BrokerError | None) -> EnsuredTopic:
-    if refusal is None:
+def _ensured(topic: InternalTopic, error: BrokerError | None) -> EnsuredTopic:
+    if error is None:
         return EnsuredTopic(topic, EnsureOutcome.CREATED)
-    if refusal.code == _TOPIC_ALREADY_EXISTS:  # another worker was first
+    if error.code == _TOPIC_ALREADY_EXISTS:  # another process was first
         return EnsuredTopic(topic, EnsureOutcome.EXISTED)
-    return EnsuredTopic(topic, EnsureOutcome.FAILED, refusal)
+    return EnsuredTopic(topic, EnsureOutcome.FAILED, error)

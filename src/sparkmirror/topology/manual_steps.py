@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What to tell somebody who has to create or grow a topic by hand, because we may not."""
+"""Error messages for topics that must be created or grown manually."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from sparkmirror.kafka.descriptions import NewTopic
 
 CREATION_KEY = "topic.creation.enabled"
-_NO_RIGHT = frozenset({29, 30, 31})  # on the topic, on a group, on the cluster
+_AUTHORIZATION_CODES = frozenset({29, 30, 31})  # on the topic, on a group, on the cluster
 
 
 def missing_topic_error(topic: NewTopic, cluster: str) -> ClusterError:
-    """A topic that is missing and is not ours to create."""
+    """Create the error for a missing topic that sparkmirror may not create."""
     return ClusterError(
         f"Topic '{topic.name}' does not exist on cluster '{cluster}', and {CREATION_KEY} is false. "
         f"Create it with {topic.shape}.",
@@ -23,24 +23,24 @@ def missing_topic_error(topic: NewTopic, cluster: str) -> ClusterError:
     )
 
 
-def with_remedy(refusal: BrokerError, remedy: str) -> BrokerError:
-    """A refusal for want of a right, with the way out; any other as it is."""
-    if refusal.code not in _NO_RIGHT:
-        return refusal
+def with_remedy(error: BrokerError, remedy: str) -> BrokerError:
+    """Add the remedy to an authorization error; return other errors unchanged."""
+    if error.code not in _AUTHORIZATION_CODES:
+        return error
     return BrokerError(
-        f"{refusal} {remedy}",
-        cluster=refusal.cluster,
-        code=refusal.code,
-        retriable=refusal.retriable,
-        topic=refusal.topic,
+        f"{error} {remedy}",
+        cluster=error.cluster,
+        code=error.code,
+        retriable=error.retriable,
+        topic=error.topic,
     )
 
 
 def creation_remedy(topic: NewTopic) -> str:
-    """What helps where a creation is refused."""
-    return f"Create it by hand with {topic.shape}, or grant CREATE on it or on the cluster."
+    """Return the remedy for a rejected creation."""
+    return f"Create it manually with {topic.shape}, or grant CREATE on it or on the cluster."
 
 
 def growth_remedy(partitions: int) -> str:
-    """What helps where partitions cannot be added."""
-    return f"Add partitions by hand until there are {partitions}, or grant ALTER on it."
+    """Return the remedy for rejected growth."""
+    return f"Grow it manually to {partitions} partitions, or grant ALTER on it."

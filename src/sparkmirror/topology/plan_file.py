@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plan as a JSON file: sorted, stable, readable; read back field by field, or refused.
+"""A plan as a JSON file: sorted, stable, readable; read back whole, or refused.
 
 Whoever carries out a plan trusts the file, so nothing in it is guessed: an unknown field, a number
 out of range or a newer version is an error that names the place.
@@ -13,13 +13,22 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from sparkmirror.config.files.tracked_files import read_bounded
 from sparkmirror.errors import PlanError
 from sparkmirror.model import Flow
-from sparkmirror.topology.action_json import dump_action, parse_action
 from sparkmirror.topology.flow_plan import FlowPlan, action_key, sorted_actions
 from sparkmirror.topology.forecast import Forecast, TopicForecast
-from sparkmirror.topology.plan_fields import JsonFields
+from sparkmirror.topology.plan_models import (
+    FlowName,
+    FlowPlanModel,
+    ForecastModel,
+    PlanModel,
+    PlanVersion,
+    describe,
+    dump_action,
+)
 
 VERSION = 1
 MOST_BYTES = 256 << 20  # a move of a group takes some 200: more than a million of them
@@ -93,35 +102,28 @@ def parse(text: str) -> PlanDocument:
     """The same from its text."""
     try:
         found = json.loads(text)
+        version = PlanVersion.model_validate(found).version
+        if version != VERSION:
+            msg = f"its version is {version}, and this program knows version {VERSION} only"
+            raise PlanError(msg)
+        plan = PlanModel.model_validate(found)
+    except ValidationError as error:
+        raise PlanError(describe(error)) from error
     except (ValueError, RecursionError) as error:
         msg = f"it is damaged, or not JSON ({error})"
         raise PlanError(msg) from error
-    fields = JsonFields(found, "the plan")
-    version = fields.number("version")
-    if version != VERSION:
-        msg = f"its version is {version}, and this program knows version {VERSION} only"
-        raise PlanError(msg)
     document = PlanDocument(
-        file=fields.text("file"),
-        made=fields.text("made"),
-        rate=fields.float_number("bytesPerSecond"),
-        flows=tuple(_flow(one) for one in fields.objects("flows")),
-        unread=tuple(
-            (_flow_name(one.nested("flow")), _closed(one, one.text("reason")))
-            for one in fields.objects("notPlanned")
-        ),
+        file=plan.file,
+        made=plan.made,
+        rate=plan.bytes_per_second,
+        flows=tuple(_flow(one) for one in plan.flows),
+        unread=tuple((_flow_name(one.flow), one.reason) for one in plan.not_planned),
     )
-    fields.require_empty()
     names = [one.flow for one in document.flows]
     if len(set(names)) < len(names):
         msg = "it has two plans for the same flow"
         raise PlanError(msg)
     return document
-
-
-def _closed(fields: JsonFields, value: str) -> str:
-    fields.require_empty()
-    return value
 
 
 def _umask() -> int:
@@ -137,10 +139,8 @@ def _dump_flow_name(flow: Flow) -> dict[str, str]:
     return {"source": flow.source, "target": flow.target}
 
 
-def _flow_name(fields: JsonFields) -> Flow:
-    flow = Flow(fields.text("source"), fields.text("target"))
-    fields.require_empty()
-    return flow
+def _flow_name(name: FlowName) -> Flow:
+    return Flow(name.source, name.target)
 
 
 def _dump_flow(plan: FlowPlan, rate: float) -> dict[str, object]:
@@ -154,20 +154,16 @@ def _dump_flow(plan: FlowPlan, rate: float) -> dict[str, object]:
     }
 
 
-def _flow(fields: JsonFields) -> FlowPlan:
-    ids = fields.nested("clusterIds")
-    expected = fields.within_or_none("forecast")
+def _flow(found: FlowPlanModel) -> FlowPlan:
     plan = FlowPlan(
-        flow=_flow_name(fields.nested("flow")),
-        settings=fields.text("settings"),
-        source_id=ids.text_or_none("source"),
-        target_id=ids.text_or_none("target"),
-        actions=tuple(parse_action(one) for one in fields.objects("actions")),
-        notices=tuple(fields.texts("notices")),
-        forecast=None if expected is None else _forecast(expected),
+        flow=_flow_name(found.flow),
+        settings=found.settings,
+        source_id=found.cluster_ids.source,
+        target_id=found.cluster_ids.target,
+        actions=tuple(one.to_action() for one in found.actions),
+        notices=tuple(found.notices),
+        forecast=None if found.forecast is None else _forecast(found.forecast),
     )
-    ids.require_empty()
-    fields.require_empty()
     if len({action_key(action) for action in plan.actions}) < len(plan.actions):
         msg = f"{plan.flow}: it has two actions for the same thing"
         raise PlanError(msg)
@@ -186,20 +182,6 @@ def _dump_forecast(one: Forecast, rate: float) -> dict[str, object]:
     }
 
 
-def _forecast(fields: JsonFields) -> Forecast:
-    fields.real_or_none("seconds")  # follows from the bytes and the rate
-    found = Forecast(
-        fields.number("records"),
-        fields.number_or_none("bytes"),
-        tuple(_topic_forecast(one) for one in fields.objects("biggest")),
-    )
-    fields.require_empty()
-    return found
-
-
-def _topic_forecast(fields: JsonFields) -> TopicForecast:
-    found = TopicForecast(
-        fields.text("topic"), fields.number("records"), fields.number_or_none("bytes")
-    )
-    fields.require_empty()
-    return found
+def _forecast(found: ForecastModel) -> Forecast:
+    biggest = (TopicForecast(one.topic, one.records, one.bytes) for one in found.biggest)
+    return Forecast(found.records, found.bytes, tuple(biggest))

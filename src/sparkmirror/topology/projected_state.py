@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster as it would be once some actions are carried out: topics and their configs, pure.
+"""A cluster's topics and configs after some actions are carried out. Pure.
 
-Pairs depend on each other: what one of them creates on a cluster another one mirrors from there,
-such as the heartbeats. A plan that is complete therefore reckons with what the others will have
-done.
+Flows depend on each other: a topic that one creates, such as heartbeats, is mirrored by another.
+A complete plan therefore includes the effects of the other plans.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ProjectedChanges:
-    """What plans would do to one cluster."""
+    """The effects of plans on one cluster."""
 
     created: dict[str, TopicDescription] = field(default_factory=dict)
     grown: dict[str, int] = field(default_factory=dict)
-    # Values that topics are to have by themselves; None: not any more.
+    # Overrides of topics; None: removed.
     configs: dict[str, dict[str, str | None]] = field(default_factory=dict)
 
     def add(self, action: Action) -> None:
-        """Reckon with an action on this cluster."""
+        """Add the effect of an action on this cluster."""
         match action:
             case CreateInternalTopic():
                 self._create(action.name, action)
@@ -45,7 +44,7 @@ class ProjectedChanges:
             case AlterTopic():
                 self.configs.setdefault(action.remote, {}).update(action.changes)
             case _:
-                pass  # no other pair looks at it
+                pass  # no other flow depends on it
 
     def _create(self, name: str, action: CreateInternalTopic | CreateTopic) -> None:
         factor = action.replication_factor
@@ -55,7 +54,7 @@ class ProjectedChanges:
     def projected_topics(
         self, found: Mapping[str, TopicDescription]
     ) -> dict[str, TopicDescription]:
-        """All topics that there will be."""
+        """Return all topics after the changes."""
         topics = self.created | dict(found)
         for name, partitions in self.grown.items():
             if name in topics:
@@ -63,7 +62,7 @@ class ProjectedChanges:
         return topics
 
     def projected_configs(self, name: str, found: Sequence[ConfigEntry]) -> tuple[ConfigEntry, ...]:
-        """The configs that a topic will have; none are found for one that is to be created."""
+        """Return a topic's configs after the changes; `found` is empty for a new topic."""
         own = self.configs.get(name)
         if not own:
             return tuple(found)
@@ -72,26 +71,26 @@ class ProjectedChanges:
 
 
 def cluster_of(action: Action, flow: Flow) -> str:
-    """The alias of the cluster on which something is done."""
+    """Return the alias of the cluster that an action changes."""
     on_source = isinstance(action, CreateInternalTopic) and action.side is Side.SOURCE
     return flow.source if on_source else flow.target
 
 
 def merge_actions(actions: Iterable[Action], more: Iterable[Action]) -> list[Action]:
-    """Actions, and what turned out to be needed once others were reckoned with."""
+    """Merge actions with those that became necessary by the effects of other plans."""
     found = {action_key(action): action for action in actions}
     for action in more:
-        about = action_key(action)
-        before = found.get(about)
+        subject = action_key(action)
+        before = found.get(subject)
         if isinstance(before, GrowTopic) and isinstance(action, GrowTopic):
-            found[about] = replace(action, from_=before.from_)
+            found[subject] = replace(action, from_=before.from_)
         elif isinstance(before, AlterTopic) and isinstance(action, AlterTopic):
             changes = {**before.changes, **action.changes}
-            found[about] = AlterTopic(
+            found[subject] = AlterTopic(
                 action.source, action.remote, changes, {**action.before, **before.before}
             )
         else:
-            found[about] = action
+            found[subject] = action
     return list(found.values())
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which config a cluster means when it refuses a topic: told by its words, or found by asking."""
+"""Finds the config that makes a cluster reject a topic: by its message, or by trial requests."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-# Refusals that a config may be to blame for: INVALID_CONFIG, INVALID_REQUEST, POLICY_VIOLATION.
+# Errors that a config may cause: INVALID_CONFIG, INVALID_REQUEST, POLICY_VIOLATION.
 CONFIG_CODES = frozenset({40, 42, 44})
 
 
 def config_named_in(sentence: str, names: Collection[str]) -> str | None:
-    """The config that a refusal names; the longest, as one name may be the end of another."""
+    """Return the config that a message names; the longest, as one name may be part of another."""
     for name in sorted(names, key=len, reverse=True):
         if re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", sentence):
             return name
@@ -22,20 +22,20 @@ def config_named_in(sentence: str, names: Collection[str]) -> str | None:
 
 
 def find_rejected_config(
-    configs: Mapping[str, str | None], is_refused: Callable[[Mapping[str, str | None]], bool]
+    configs: Mapping[str, str | None], is_rejected: Callable[[Mapping[str, str | None]], bool]
 ) -> str | None:
-    """Halve the configs until one is left that turns something good into something refused.
+    """Halve the configs until one is left that causes the rejection.
 
-    None: it is refused without any config, too.
+    Returns None if the topic is also rejected without any config.
     """
-    pairs = list(configs.items())
-    if is_refused({}):
+    items = list(configs.items())
+    if is_rejected({}):
         return None
-    good, bad = 0, len(pairs)
+    good, bad = 0, len(items)
     while bad - good > 1:
         middle = (good + bad) // 2
-        if is_refused(dict(pairs[:middle])):
+        if is_rejected(dict(items[:middle])):
             bad = middle
         else:
             good = middle
-    return pairs[bad - 1][0]
+    return items[bad - 1][0]

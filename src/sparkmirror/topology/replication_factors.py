@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many replicas a new topic gets.
+"""The replication factor of new topics.
 
-A factor that was set is a promise: it is kept or refused by name. One that was not set follows
-MM2's default as far as the cluster has brokers, and each cluster where it falls short is named
-once. One object serves all flows of a process; any thread may ask it.
+A configured factor is used or is an error. Otherwise the factor is MM2's default, limited by the
+number of brokers; each cluster where it is lower is logged once. One object serves all flows of a
+process. Thread-safe.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ log = logging.getLogger(__name__)
 
 
 def choose_factor(factor: ReplicationFactor, cluster: str, brokers: int) -> int:
-    """The factor to create a topic with; -1 leaves it to the brokers."""
+    """Return the factor for a new topic; -1 for the brokers' default."""
     if factor.value is None:
         return max(1, min(factor.preferred, brokers))
     if factor.value > brokers:
         raise ReplicationFactorError(
-            f"The key '{factor.key}' asks for {factor.value} replicas, but cluster '{cluster}' "
-            f"has {_count(brokers)}. Set {factor.key} to {_at_most(brokers)}, or add brokers.",
+            f"{factor.key}={factor.value} exceeds the brokers of cluster '{cluster}', which "
+            f"has {_count(brokers)}. Set it to {_at_most(brokers)}, or add brokers.",
             cluster=cluster,
             key=factor.key,
         )
@@ -36,25 +36,25 @@ def choose_factor(factor: ReplicationFactor, cluster: str, brokers: int) -> int:
 
 
 def shortfall_warning(factor: ReplicationFactor, cluster: str, brokers: int) -> str | None:
-    """What to say where topics get fewer replicas than MM2 would give them; None: nothing."""
+    """Return a warning if topics get fewer replicas than MM2's default; else None."""
     chosen = choose_factor(factor, cluster, brokers)
     if factor.value is not None or chosen >= factor.preferred:
         return None
     return (
-        f"Cluster '{cluster}' has {_count(brokers)}: topics are created there with {chosen} "
-        f"instead of {factor.preferred} replicas, because {factor.key} and its like are not set."
+        f"Cluster '{cluster}' has {_count(brokers)}: topics are created with {chosen} "
+        f"instead of {factor.preferred} replicas. Set {factor.key} to choose another number."
     )
 
 
 class ReplicationFactorChooser:
-    """`choose_factor` with a memory of the clusters that were already warned about."""
+    """`choose_factor` that warns once per cluster."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._warned: set[str] = set()
 
     def choose(self, factor: ReplicationFactor, cluster: str, brokers: int) -> int:
-        """The factor to create a topic with; warns once per cluster when it is a lesser one."""
+        """Return the factor for a new topic; warns once per cluster if it is below the default."""
         chosen = choose_factor(factor, cluster, brokers)
         sentence = shortfall_warning(factor, cluster, brokers)
         if sentence is not None and self._first_time(cluster):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A fingerprint of what a file says about a pair, as far as a plan depends on it.
+"""A digest of a flow's settings, as far as a plan depends on them.
 
-It holds no secret, not even as part of a hash: what is never printed is left out, and so is how
-clusters are reached. Intervals count only by whether there is one.
+It contains no secret, not even hashed: fields without repr are left out, and so are connections.
+Intervals count only as set or not set.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _DIGITS = 32
 
 
 def settings_digest(settings: FlowSettings) -> str:
-    """The same for as long as the same plan is asked for."""
-    matters = {
+    """Return a digest that changes when the settings would lead to another plan."""
+    relevant = {
         "flow": str(settings.flow),
         "enabled": settings.enabled,
         "policy": settings.policy,
@@ -35,7 +35,7 @@ def settings_digest(settings: FlowSettings) -> str:
         "isolation_level": settings.fetch.isolation_level,
         "auto_offset_reset": settings.fetch.auto_offset_reset,
     }
-    text = json.dumps(_plain(matters), sort_keys=True, ensure_ascii=True)
+    text = json.dumps(_plain(relevant), sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
 
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Remote topics whose source topic was deleted: which of them may follow, as a pure plan.
+"""Plans which remote topics to delete after their source topic was deleted. Pure.
 
-A mistake here deletes a company's last copy, so every doubt speaks against it. The source must say
-that it does not know the topic (one that we may no longer see looks the same in a list), and must
-be the cluster that was copied: some other topic must still be the one that it was, by its id. The
-remote topic must be the one that we wrote to, and hold nothing behind what we wrote.
+A mistake here deletes the last copy, so every doubt keeps the topic. The source must report the
+topic as unknown by name (a topic without DESCRIBE looks the same in a list). It must be the cluster
+that was copied: some other topic must still have its stored id. The remote topic must be the one
+that was written, with no records after the written ones.
 """
 
 from __future__ import annotations
@@ -25,30 +25,28 @@ UNKNOWN_TOPIC = 3
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopic:
-    """Delete a remote topic because its source topic is gone."""
+    """Delete a remote topic because its source topic was deleted."""
 
     source: str
     remote: str
-    topic_id: str  # of the remote topic: another one of that name is not ours
+    topic_id: str  # of the remote topic: another topic with that name is not ours
 
 
 @dataclass(frozen=True, slots=True)
 class KeptTopic:
-    """A remote topic that stays although its source topic is gone, and why."""
+    """A remote topic that is kept although its source topic was deleted, with the reason."""
 
     source: str
     remote: str
     reason: str
 
     def __str__(self) -> str:
-        return (
-            f"'{self.source}' was deleted on the source, and '{self.remote}' stays: {self.reason}."
-        )
+        return f"'{self.source}' was deleted on the source; '{self.remote}' is kept: {self.reason}."
 
 
 @dataclass(frozen=True, slots=True)
 class DeletionPlan:
-    """What to delete, what stays, and what is gone on both sides already."""
+    """What to delete, what is kept, and what is deleted on both clusters already."""
 
     actions: tuple[DeleteTopic, ...] = ()
     kept: tuple[KeptTopic, ...] = ()
@@ -57,7 +55,7 @@ class DeletionPlan:
 
 @dataclass(frozen=True, slots=True)
 class MirroredTopic:
-    """A source topic that is there and selected."""
+    """A source topic that exists and is selected."""
 
     remote: str
     topic_id: str | None
@@ -65,16 +63,16 @@ class MirroredTopic:
 
 @dataclass(frozen=True, slots=True)
 class CopiedTopic:
-    """What stored positions say about a source topic."""
+    """The stored positions of a source topic."""
 
     source_id: str | None
     target_id: str | None
-    ends: Mapping[int, int]  # partition -> the target offset behind what we wrote
+    ends: Mapping[int, int]  # partition -> one past the target offset of our last record
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteTopics:
-    """The target's answers about remote topics."""
+    """The target's responses about remote topics."""
 
     found: Mapping[str, TopicDescription]
     failed: Mapping[str, BrokerError]
@@ -82,7 +80,7 @@ class RemoteTopics:
 
 
 def copied_topics(positions: Mapping[TopicPartition, StoredPosition]) -> dict[str, CopiedTopic]:
-    """What was copied, by source topic."""
+    """Group stored positions by source topic."""
     ends: dict[str, dict[int, int]] = {}
     ids: dict[str, tuple[str | None, str | None]] = {}
     for tp, position in positions.items():
@@ -93,9 +91,9 @@ def copied_topics(positions: Mapping[TopicPartition, StoredPosition]) -> dict[st
     return {topic: CopiedTopic(*ids[topic], ends[topic]) for topic in ids}
 
 
-def deleted_topics(answers: Mapping[str, BrokerError]) -> list[str]:
-    """Those that the source does not know, out of its answers about topics by name."""
-    return sorted(name for name, error in answers.items() if error.code == UNKNOWN_TOPIC)
+def deleted_topics(errors: Mapping[str, BrokerError]) -> list[str]:
+    """Return the topics that the source reports as unknown, by name."""
+    return sorted(name for name, error in errors.items() if error.code == UNKNOWN_TOPIC)
 
 
 def plan_deletions(
@@ -106,7 +104,7 @@ def plan_deletions(
     *,
     markers: int,
 ) -> DeletionPlan:
-    """`deleted` is source topic -> remote topic; `markers` may lie behind what we wrote."""
+    """`deleted` is source topic -> remote topic; `markers` may follow our last record."""
     actions: list[DeleteTopic] = []
     kept: list[KeptTopic] = []
     gone: list[str] = []
@@ -121,11 +119,11 @@ def plan_deletions(
             continue
         reason = ""
         if not is_same_cluster:
-            reason = "no topic on the source is one that was copied, so it may be another cluster"
+            reason = "no topic on the source has its stored id, so it may be another cluster"
         elif remote in others:
-            reason = f"it is also where '{others[remote]}' is copied to"
+            reason = f"'{others[remote]}' is also copied to it"
         elif remote not in target.found:
-            reason = f"the target does not tell about it ({target.failed.get(remote)})"
+            reason = f"the target cannot describe it ({target.failed.get(remote)})"
         else:
             reason = _reason_to_keep(target.found[remote], copied[source], target.ends, markers)
         if reason:
@@ -137,22 +135,22 @@ def plan_deletions(
 
 
 def _reason_to_keep(
-    there: TopicDescription,
+    remote: TopicDescription,
     copied: CopiedTopic,
     ends: Mapping[TopicPartition, int],
     markers: int,
 ) -> str:
-    """Why a remote topic may not be ours alone; empty: it is."""
-    if copied.target_id is None or there.topic_id is None:
-        return "it is not known which topic of that name was written"
-    if str(there.topic_id) != copied.target_id:
+    """Return why a remote topic may not be ours alone; empty if it is."""
+    if copied.target_id is None or remote.topic_id is None:
+        return "the id of the written topic is unknown"
+    if str(remote.topic_id) != copied.target_id:
         return "it is not the topic that was written"
-    known = {tp.partition: end for tp, end in ends.items() if tp.topic == there.name}
-    if len(known) != there.partitions:
-        return "the target does not tell where it ends"
+    known = {tp.partition: end for tp, end in ends.items() if tp.topic == remote.name}
+    if len(known) != remote.partitions:
+        return "the target did not return its end offsets"
     if any(
         end > copied.ends[partition] + markers if partition in copied.ends else end > 0
         for partition, end in known.items()
     ):
-        return "somebody else has written to it"
+        return "another producer has written to it"
     return ""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which remote topics to create or grow: a pure plan from what both clusters show.
+"""Plans which remote topics to create or grow, from both clusters' topics. Pure.
 
-A topic's configs are asked for only when it is to be created, so planning has two steps:
-`topics_to_create` names the source topics whose configs are needed, `plan_topics` decides.
+A topic's configs are needed only for its creation, so planning has two steps: `topics_to_create`
+lists the source topics whose configs are needed, `plan_topics` plans.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class CreateTopic:
 
 @dataclass(frozen=True, slots=True)
 class GrowTopic:
-    """Add partitions to a remote topic, as many as its source topic has."""
+    """Add partitions to a remote topic up to the number of its source topic."""
 
     source: str
     remote: str
@@ -52,16 +52,16 @@ class PartitionMismatch:
     def __str__(self) -> str:
         return (
             f"Remote topic '{self.remote}' has {self.remote_partitions} partitions, its source "
-            f"'{self.source}' has {self.source_partitions}: the surplus ones stay empty, and "
-            f"records with keys are spread differently on the two sides."
+            f"'{self.source}' has {self.source_partitions}: the additional ones stay empty, and "
+            f"producers map keys to other partitions there."
         )
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigsUnknown:
-    """A topic is not created yet because its configs could not be read.
+    """A topic is not created yet because its configs cannot be read.
 
-    Without them a compacted topic would be created as one that deletes.
+    Without them a compacted topic would be created with cleanup.policy=delete.
     """
 
     source: str
@@ -69,14 +69,14 @@ class ConfigsUnknown:
 
     def __str__(self) -> str:
         return (
-            f"Topic '{self.source}' is not mirrored yet: its configs could not be read, and "
-            f"'{self.remote}' shall not be created with others. Grant DescribeConfigs on it."
+            f"Topic '{self.source}' is not mirrored yet: cannot read its configs, so "
+            f"'{self.remote}' is not created. Grant DESCRIBE_CONFIGS on '{self.source}'."
         )
 
 
 @dataclass(frozen=True, slots=True)
 class NameCollision:
-    """Two source topics have the same remote name; only the first is looked at."""
+    """Two source topics have the same remote name; only the first is mirrored."""
 
     remote: str
     first: str
@@ -84,14 +84,14 @@ class NameCollision:
 
     def __str__(self) -> str:
         return (
-            f"Topics '{self.first}' and '{self.second}' would both become '{self.remote}': check "
-            f"the replication policy."
+            f"Topics '{self.first}' and '{self.second}' have the same remote name "
+            f"'{self.remote}'; only the first is mirrored. Check the replication policy."
         )
 
 
 @dataclass(frozen=True, slots=True)
 class MissingTopic:
-    """A remote topic that somebody else has to create."""
+    """A remote topic that must be created manually."""
 
     source: str
     remote: str
@@ -106,7 +106,7 @@ class MissingTopic:
 
 @dataclass(frozen=True, slots=True)
 class TooFewPartitions:
-    """A remote topic that somebody else has to grow."""
+    """A remote topic that must be grown manually."""
 
     source: str
     remote: str
@@ -115,9 +115,9 @@ class TooFewPartitions:
 
     def __str__(self) -> str:
         return (
-            f"Topic '{self.source}' is mirrored in part: '{self.remote}' has "
+            f"Topic '{self.source}' is mirrored partially: '{self.remote}' has "
             f"{self.remote_partitions} of its {self.source_partitions} partitions, and "
-            f"{CREATION_KEY} is false. Add the others."
+            f"{CREATION_KEY} is false. Add the other partitions."
         )
 
 
@@ -129,7 +129,7 @@ TopicNotice: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class TopicPlan:
-    """What to do on the target, and what a person should know."""
+    """Actions on the target, and notices for the user."""
 
     actions: tuple[TopicAction, ...] = ()
     notices: tuple[TopicNotice, ...] = ()
@@ -137,19 +137,19 @@ class TopicPlan:
 
 @dataclass(frozen=True, slots=True)
 class TopicRules:
-    """A flow's policy as the planner needs it; the defaults copy every config that is set."""
+    """A flow's policy for the planner; by default every set config is copied."""
 
     replicates: Callable[[str], bool]
     remote_name: Callable[[str], str]
     copies_config: Callable[[str], bool] = field(default=lambda _name: True)
     copies_default: Callable[[str], bool] = field(default=lambda _name: False)
-    creates: bool = True  # False: topics are created and grown by somebody else
+    creates: bool = True  # False: topics are created and grown manually
 
 
 def mirrored_topics(
     source: Mapping[str, TopicDescription], rules: TopicRules
 ) -> dict[str, TopicDescription]:
-    """The source topics that take part in the flow, by name and in order of names."""
+    """Return the source topics of the flow, sorted by name."""
     return {
         name: source[name]
         for name in sorted(source)
@@ -158,7 +158,7 @@ def mirrored_topics(
 
 
 def remote_names(topics: Iterable[str], rules: TopicRules) -> dict[str, str]:
-    """Source topic -> remote topic; of two with one remote name only the first counts."""
+    """Map source topics to remote topics; of two with one remote name only the first counts."""
     owners: dict[str, str] = {}
     for name in topics:
         owners.setdefault(rules.remote_name(name), name)
@@ -170,7 +170,7 @@ def topics_to_create(
     target: Mapping[str, TopicDescription],
     rules: TopicRules,
 ) -> list[str]:
-    """The source topics that have no remote topic yet."""
+    """Return the source topics without a remote topic."""
     return [
         name for name in mirrored_topics(source, rules) if rules.remote_name(name) not in target
     ]
@@ -183,7 +183,7 @@ def plan_topics(
     rules: TopicRules,
     replication_factor: int,
 ) -> TopicPlan:
-    """Compares both sides; `configs` holds those of `topics_to_create`, by source name."""
+    """Compare both clusters; `configs` has those of `topics_to_create`, by source name."""
     actions: list[TopicAction] = []
     notices: list[TopicNotice] = []
     owners: dict[str, str] = {}
@@ -214,15 +214,15 @@ def plan_topics(
 
 
 def copied_configs(entries: Sequence[ConfigEntry], rules: TopicRules) -> dict[str, str]:
-    """The configs that a remote topic is created with, as MM2 chooses them."""
+    """Return the configs for a new remote topic, as MM2 chooses them."""
     copied: dict[str, str] = {}
     for entry in entries:
-        unwanted_default = entry.source is ConfigSource.DEFAULT_CONFIG and not rules.copies_default(
-            entry.name
+        is_skipped_default = (
+            entry.source is ConfigSource.DEFAULT_CONFIG and not rules.copies_default(entry.name)
         )
-        not_ours_to_set = entry.read_only or entry.sensitive
+        cannot_be_set = entry.read_only or entry.sensitive
         from_broker_file = entry.source is ConfigSource.STATIC_BROKER
-        if unwanted_default or not_ours_to_set or from_broker_file:
+        if is_skipped_default or cannot_be_set or from_broker_file:
             continue
         if entry.value is not None and rules.copies_config(entry.name):
             copied[entry.name] = entry.value

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the fetcher remembers: a partition that is read, and a fetch session with a broker.
+"""A fetch session with a broker (KIP-227), as the fetcher keeps it.
 
 A broker keeps the partitions of a session and their positions; a request names only those that
 changed, and a partition that should not be answered for a while is forgotten and joined again.
@@ -7,75 +7,8 @@ changed, and a partition that should not be answered for a while is forgotten an
 
 from __future__ import annotations
 
-import uuid
-
 from sparkmirror.model import TopicPartition
-from sparkmirror.wire import error_codes
-from sparkmirror.wire.backoff import Backoff
-from sparkmirror.wire.metadata_cache import PartitionLeader
-
-UNKNOWN_LEADER_EPOCH = -1
-
-
-class FetchPartition:
-    """Where reading one partition stands."""
-
-    __slots__ = (
-        "backoff",
-        "end_offset",
-        "error",
-        "high_watermark",
-        "is_at_end",
-        "is_position_validated",
-        "last_leader_epoch",
-        "leader",
-        "log_start_offset",
-        "position",
-        "queued_bytes",
-        "session",
-        "stop_at",
-        "topic_id",
-        "tp",
-    )
-
-    def __init__(
-        self,
-        tp: TopicPartition,
-        position: int,
-        *,
-        stop_at: int | None = None,
-        topic_id: uuid.UUID | None = None,
-        last_epoch: int = UNKNOWN_LEADER_EPOCH,
-    ) -> None:
-        self.tp = tp
-        self.position = position
-        self.stop_at = stop_at
-        self.topic_id = topic_id  # as planned: another id means a recreated topic
-        # The newest leader epoch that was read, at the position or after it: the broker compares it
-        # with its own history, so that a log that was truncated and grew again is noticed.
-        self.last_leader_epoch = last_epoch
-        self.end_offset = -1  # of the log as this flow may read it
-        self.high_watermark = -1  # of the log as everybody may read it
-        self.log_start_offset = -1
-        self.is_at_end = False  # everything had been read when the last answer came
-        self.is_position_validated = (
-            False  # the leader's log holds what was read, if Fetch does not say so
-        )
-        self.queued_bytes = 0  # read and not yet acknowledged by the target
-        self.leader: PartitionLeader | None = None
-        self.session: FetchSession | None = None
-        self.error = error_codes.NONE
-        self.backoff = Backoff()
-
-    @property
-    def is_behind_open_transaction(self) -> bool:
-        """Everything stable has been read, and more is there behind an open transaction."""
-        return self.is_at_end and self.end_offset < self.high_watermark
-
-    @property
-    def is_finished(self) -> bool:
-        """Nothing more is wanted from here."""
-        return self.stop_at is not None and self.position >= self.stop_at
+from sparkmirror.wire.fetch_partition import UNKNOWN_LEADER_EPOCH, FetchPartition
 
 
 class FetchSession:

@@ -15,8 +15,7 @@ leader.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable
 
 from sparkmirror.errors import CorruptRecordBatchError, UnreachableError, WireError
 from sparkmirror.model import TopicPartition
@@ -25,9 +24,15 @@ from sparkmirror.wire.cluster import Cluster
 from sparkmirror.wire.connection import BrokerConnection
 from sparkmirror.wire.error_codes import Remedy
 from sparkmirror.wire.event_loop import EventLoop
+from sparkmirror.wire.fetch_lanes import SMALLEST_FETCH, FetchLanes
+from sparkmirror.wire.fetch_partition import (
+    UNKNOWN_LEADER_EPOCH,
+    FetchPartition,
+    LogChangeListener,
+    leader_epoch,
+)
 from sparkmirror.wire.fetch_protocol import (
     FETCH_KEY,
-    FINAL_SESSION_EPOCH,
     IDS_VERSION,
     NAMES_VERSION,
     OLDEST_VERSION,
@@ -36,56 +41,25 @@ from sparkmirror.wire.fetch_protocol import (
     fetch_request,
     parse_response,
 )
-from sparkmirror.wire.fetch_session import UNKNOWN_LEADER_EPOCH, FetchPartition, FetchSession
-from sparkmirror.wire.log_queries import LeaderEpochEnd, request_epoch_ends
+from sparkmirror.wire.fetch_session import FetchSession
 from sparkmirror.wire.memory import MemoryBudget, SharedBuffer
-from sparkmirror.wire.outgoing import AbortedTransaction
+from sparkmirror.wire.position_validation import (
+    EpochEnds,
+    is_diverged,
+    request_validation,
+    validation_error,
+)
 
 _BACKPRESSURE_WAIT_MS = (
     10  # do not long-poll for idle partitions while busy ones wait for their turn
 )
-_SMALLEST_FETCH = 1 << 20
-_MAX_PARTITION_BYTES = 4 << 20  # of one partition: an epoch that ends waits until it is written
-_LANES = 8  # sessions with a broker that is far away
 _SESSION_EPOCH_MASK = 0x7FFFFFFF
 
 
-class FetchListener(Protocol):
-    """Who takes what was read."""
-
-    def on_records(
-        self,
-        part: FetchPartition,
-        records: memoryview,
-        aborted: Sequence[AbortedTransaction],
-        buffer: SharedBuffer,
-    ) -> int:
-        """Record batches of one partition, in order; returns the position after them.
-
-        Whoever keeps one pins the buffer. Raises CorruptRecordBatchError if the first is damaged.
-        """
-
-    def on_fetch_response(self) -> None:
-        """One response has been handed over completely."""
-
-    def on_fetch_error(self, part: FetchPartition, code: int, text: str) -> None:
-        """A partition cannot be read now; it is tried again with growing pauses."""
-
-    def on_fetch_recovered(self, part: FetchPartition) -> None:
-        """A partition in trouble can be read again."""
-
-    def on_out_of_range(self, part: FetchPartition) -> None:
-        """The position is outside the log; call `resume` with a new one, or never."""
-
-    def on_diverged(self, part: FetchPartition, end_offset: int) -> None:
-        """The log was truncated and has grown anew from there; call `resume`, or never."""
-
-    def on_ended_early(self, part: FetchPartition) -> None:
-        """Everything has been read, and the partition is to be read further than that."""
-
-
 class Fetcher:
-    """All reading of one task."""
+    """All reading of one task; `log_changes` is assigned before the first partition is added."""
+
+    log_changes: LogChangeListener
 
     def __init__(
         self,
@@ -93,19 +67,18 @@ class Fetcher:
         cluster: Cluster,
         limits: FetchLimits,
         budget: MemoryBudget,
-        sink: FetchListener,
     ) -> None:
         self._loop = loop
         self._cluster = cluster
         self._limits = limits
         self._budget = budget
-        self._sink = sink
         self._parts: dict[TopicPartition, FetchPartition] = {}
         self._without_leader: dict[TopicPartition, FetchPartition] = {}
-        self._sessions: dict[tuple[int, int], FetchSession] = {}  # by broker and lane
-        self._single_only: set[int] = set()  # brokers that refused further connections
+        self._lanes = FetchLanes(limits, budget)
         self._waiting_for_memory: list[FetchSession] = []  # those that wait for memory, first come
         self._closing = False
+        # Called in this order after each response that has been handled completely.
+        self.on_response: tuple[Callable[[], None], ...] = ()
         cluster.metadata_listeners.append(self._on_metadata)
 
     # --- which partitions
@@ -120,7 +93,7 @@ class Fetcher:
         self.send_fetches()
 
     def seek(self, part: FetchPartition, position: int) -> None:
-        """Begin, or go on, at this position; `pump` sends."""
+        """Read from this position on; `send_fetches` sends."""
         self._set_position(part, position)
         self._parts[part.tp] = part
         if part.is_finished:
@@ -147,7 +120,7 @@ class Fetcher:
         self.send_fetches()
 
     def pause(self, part: FetchPartition, position: int | None = None) -> None:
-        """Read nothing of this partition until `read_from`; what is after the position is due."""
+        """Read nothing of this partition until `seek`; it continues at the position, if given."""
         self._remove_from_session(part)
         self._parts.pop(part.tp, None)  # also whoever would bring it back by a timer
         self._without_leader.pop(part.tp, None)
@@ -179,7 +152,7 @@ class Fetcher:
         session = part.session
         if session is None or part.tp not in session.backpressured:
             return
-        if part.queued_bytes < self._max_partition_bytes(session):
+        if part.queued_bytes < self._lanes.max_partition_bytes(session):
             session.backpressured.discard(part.tp)
             session.add(part)
 
@@ -194,28 +167,9 @@ class Fetcher:
         self._remove_from_session(part)
         part.leader = leader
         part.is_position_validated = False
-        lanes = [one for one in self._sessions.values() if one.node == leader.node]
-        session = min(lanes, key=lambda one: one.size) if lanes else self._open_lane(leader.node, 0)
+        session = self._lanes.smallest(leader.node)
         part.session = session
         session.add(part)
-
-    def _open_lane(self, node: int, lane: int) -> FetchSession:
-        session = self._sessions[node, lane] = FetchSession(node, lane)
-        return session
-
-    def _split_session(self, session: FetchSession) -> None:
-        """To a broker that is far away: several sessions share its partitions."""
-        node = session.node
-        others = sum(1 for one in self._sessions.values() if one.size and one.node != node)
-        room = self._budget.limit // (4 * _SMALLEST_FETCH) - others
-        lanes = min(_LANES, len(session.partitions), room)
-        if lanes > 1 and node not in self._single_only:
-            free = [lane for lane in range(lanes + 1) if (node, lane) not in self._sessions]
-            session.share_with([self._open_lane(node, lane) for lane in free[: lanes - 1]])
-            self.send_fetches()
-
-    def _is_single_lane(self, session: FetchSession) -> bool:
-        return sum(1 for one in self._sessions.values() if one.node == session.node) == 1
 
     def _is_recreated(self, part: FetchPartition) -> bool:
         now_id = self._cluster.topic_ids.get(part.tp.topic)
@@ -238,33 +192,19 @@ class Fetcher:
 
     def send_fetches(self) -> None:
         """Ask every broker that has nothing to answer, as far as the memory bound allows."""
-        for session in [*self._waiting_for_memory, *self._sessions.values()]:
+        for session in [*self._waiting_for_memory, *self._lanes.sessions.values()]:
             if not session.in_flight:
                 self._send_if_possible(session)
-
-    def _max_response_bytes(self) -> int:
-        """The most that one answer may hold."""
-        sessions = sum(1 for one in self._sessions.values() if one.size)
-        share = self._budget.limit // (4 * max(1, sessions))
-        return min(self._limits.max_bytes, max(_SMALLEST_FETCH, share))
-
-    def _max_partition_bytes(self, session: FetchSession) -> int:
-        """The most that one answer should hold of one partition; two of them waiting are enough."""
-        fixed = self._limits.max_partition_bytes
-        if fixed >= 0:
-            return max(1, fixed)
-        part = max(_SMALLEST_FETCH, self._max_response_bytes() // max(1, session.busy))
-        return min(part, _MAX_PARTITION_BYTES)
 
     def _send_if_possible(self, session: FetchSession) -> None:
         if self._closing or session.in_flight or not session.partitions:
             return
-        wanted = min(self._max_response_bytes(), max(self._budget.available, _SMALLEST_FETCH))
+        wanted = min(self._lanes.max_response_bytes(), max(self._budget.available, SMALLEST_FETCH))
         if self._budget.held and self._budget.available < wanted:
             if session not in self._waiting_for_memory:
                 self._waiting_for_memory.append(session)
             return
-        enough = self._max_partition_bytes(session)
+        enough = self._lanes.max_partition_bytes(session)
         if len(session.changed) == len(session.partitions) and all(
             part.queued_bytes >= enough for part in session.changed.values()
         ):
@@ -290,13 +230,19 @@ class Fetcher:
         self._send_if_possible(session)
 
     def _send(self, connection: BrokerConnection, session: FetchSession, wanted: int) -> None:
-        if connection.is_high_latency and self._is_single_lane(session):
-            self._split_session(session)
+        may_split = connection.is_high_latency and self._lanes.is_single(session)
+        if may_split and self._lanes.split(session):
+            self.send_fetches()
         version = self._version(connection, session)
         if version < OLDEST_VERSION:
             self._fail_unsupported(session, wanted)
             return
-        if version < NAMES_VERSION and self._validate_positions(connection, session, wanted):
+        if version < NAMES_VERSION and request_validation(
+            connection,
+            session,
+            lambda ends: self._on_epoch_ends(connection, session, wanted, ends),
+            lambda error: self._on_connection_lost(session, error, wanted),
+        ):
             return
         full = session.id == 0
         if full:
@@ -311,10 +257,10 @@ class Fetcher:
             self._limits,
             max_wait_ms=self._max_wait_ms(session),
             max_bytes=wanted,
-            max_partition_bytes=self._max_partition_bytes(session),
+            max_partition_bytes=self._lanes.max_partition_bytes(session),
             session=(session.id, session.session_epoch),
             wanted={
-                tp: (part.position, _leader_epoch(part), part.last_leader_epoch)
+                tp: (part.position, leader_epoch(part), part.last_leader_epoch)
                 for tp, part in changed.items()
             },
             forgotten=() if full else forgotten,
@@ -334,57 +280,24 @@ class Fetcher:
         except WireError:
             return 0
 
-    def _validate_positions(
-        self, connection: BrokerConnection, session: FetchSession, wanted: int
-    ) -> bool:
-        """Ask whether the log still holds what was read, and send after the answer.
-
-        False: there is nothing to ask, or nobody who could tell.
-        """
-        parts = [(part, part.position, part.last_leader_epoch) for part in session.unvalidated()]
-        if not parts:
-            return False
-
-        def answered(ends: dict[TopicPartition, LeaderEpochEnd]) -> None:
-            for part, *asked in [] if self._closing else parts:
-                if part.session is session and [part.position, part.last_leader_epoch] == asked:
-                    self._on_epoch_end(part, ends.get(part.tp))
-            if session.partitions and not self._closing:
-                self._send(connection, session, wanted)
+    def _on_epoch_ends(
+        self, connection: BrokerConnection, session: FetchSession, wanted: int, ends: EpochEnds
+    ) -> None:
+        """Treat epoch ends as a fetch response of version 12 is treated, then fetch."""
+        for part, end in () if self._closing else ends:
+            if end is None or end.error in error_codes.NOT_AUTHORIZED:
+                part.is_position_validated = True  # it cannot be known here
+            elif code := validation_error(end):
+                self._fail_partition(part, code)
+            elif is_diverged(part, end):
+                self._diverged(part, end.leader_epoch, end.end_offset)
             else:
-                session.in_flight = False
-                self._budget.release(wanted)
-
-        epochs = {part.tp: (_leader_epoch(part), last) for part, _position, last in parts}
-        try:
-            request_epoch_ends(
-                connection,
-                epochs,
-                answered,
-                lambda error: self._on_connection_lost(session, error, wanted),
-            )
-        except WireError:
-            for part, *_asked in parts:
                 part.is_position_validated = True
-            return False
-        return True
-
-    def _on_epoch_end(self, part: FetchPartition, end: LeaderEpochEnd | None) -> None:
-        """Treat the answer as a broker treats the last epoch of a fetch request of version 12."""
-        if end is None or end.error in error_codes.NOT_AUTHORIZED:
-            part.is_position_validated = True  # it cannot be known here
-        elif end.error:
-            self._fail_partition(part, end.error)
-        elif end.end_offset < 0:
-            self._fail_partition(part, error_codes.OFFSET_OUT_OF_RANGE)
-        # Brokers before 2.0 do not name the epoch that the offset ends.
-        elif (
-            UNKNOWN_LEADER_EPOCH < end.leader_epoch < part.last_leader_epoch
-            or end.end_offset < part.position
-        ):
-            self._diverged(part, end.leader_epoch, end.end_offset)
+        if session.partitions and not self._closing:
+            self._send(connection, session, wanted)
         else:
-            part.is_position_validated = True
+            session.in_flight = False
+            self._budget.release(wanted)
 
     def _max_wait_ms(self, session: FetchSession) -> int:
         """How long the broker may wait for data.
@@ -414,11 +327,7 @@ class Fetcher:
         if self._closing:
             return
         if response.error:
-            session.reset()
-            if response.error not in error_codes.SESSION_ERRORS:
-                for part in [*session.partitions.values()]:
-                    self._fail_partition(part, response.error)
-            self._send_if_possible(session)
+            self._on_session_error(session, response.error)
             return
         session.has_responded = True
         session.id = response.session_id
@@ -426,7 +335,7 @@ class Fetcher:
         buffer = SharedBuffer(self._budget, len(frame))
         is_empty = not any(data.records for data in response.partitions)
         session.empty_responses = session.empty_responses + 1 if is_empty else 0
-        enough = 2 * self._max_partition_bytes(session)
+        enough = 2 * self._lanes.max_partition_bytes(session)
         for data in response.partitions:
             topic = data.topic
             if isinstance(topic, uuid.UUID):
@@ -441,10 +350,18 @@ class Fetcher:
             if member is not None and member.tp not in session.changed:
                 self._handle_partition(session, member, data, buffer, enough)
         buffer.release_owner()
-        if len(frame) > _SMALLEST_FETCH // 2:
+        if len(frame) > SMALLEST_FETCH // 2:
             session.count_busy()
-        self._sink.on_fetch_response()
+        for callback in self.on_response:
+            callback()
         self._send_next(session)
+
+    def _on_session_error(self, session: FetchSession, code: int) -> None:
+        session.reset()
+        if code not in error_codes.SESSION_ERRORS:
+            for part in [*session.partitions.values()]:
+                self._fail_partition(part, code)
+        self._send_if_possible(session)
 
     def _handle_partition(
         self,
@@ -467,7 +384,7 @@ class Fetcher:
         if data.records:
             aborted = data.aborted if self._limits.read_committed else ()
             try:
-                part.position = self._sink.on_records(part, data.records, aborted, buffer)
+                part.position = part.listener.on_records(part, data.records, aborted, buffer)
             except CorruptRecordBatchError as error:
                 self._fail_partition(part, error_codes.CORRUPT_SOURCE_BATCH, str(error))
                 return
@@ -486,18 +403,18 @@ class Fetcher:
         if part.error:
             part.error = error_codes.NONE
             part.backoff.reset()
-            self._sink.on_fetch_recovered(part)
+            part.listener.on_fetch_recovered(part)
         if part.is_finished:
             self._remove_from_session(part)
         elif part.is_at_end and part.stop_at is not None:
-            self._sink.on_ended_early(part)
+            self.log_changes.on_ended_early(part)
 
     def _diverged(self, part: FetchPartition, leader_epoch: int, end_offset: int) -> None:
         """The log has this epoch in common with what was read, and goes on differently."""
         self._remove_from_session(part)
         part.error = error_codes.SOURCE_TRUNCATED
         part.last_leader_epoch = leader_epoch
-        self._sink.on_diverged(part, end_offset)
+        self.log_changes.on_diverged(part, end_offset)
 
     def _fail_partition(self, part: FetchPartition, code: int, text: str = "") -> None:
         """Take a partition out, report it, and see to it that it comes back."""
@@ -505,9 +422,9 @@ class Fetcher:
         remedy = error_codes.remedy(code)
         part.error = code
         if remedy is Remedy.OUT_OF_RANGE:
-            self._sink.on_out_of_range(part)
+            self.log_changes.on_out_of_range(part)
             return
-        self._sink.on_fetch_error(part, code, text)
+        part.listener.on_fetch_error(part, code, text)
         if self._parts.get(part.tp) is not part:
             return  # it is wanted no more
         if remedy is Remedy.REFRESH:
@@ -529,7 +446,7 @@ class Fetcher:
         self._budget.release(wanted)
         self._cluster.report_error(error)
         session.reset()
-        if not self._is_single_lane(session):
+        if not self._lanes.is_single(session):
             self._remove_session(session)
         if not self._closing:
             for part in [*session.partitions.values()]:
@@ -537,11 +454,9 @@ class Fetcher:
 
     def _remove_session(self, session: FetchSession) -> None:
         """One of several lanes is lost: its partitions go to those that are left."""
-        self._sessions.pop((session.node, session.lane), None)
+        self._lanes.remove(session)
         if session in self._waiting_for_memory:
             self._waiting_for_memory.remove(session)
-        if not session.has_responded:
-            self._single_only.add(session.node)  # it may not take so many connections
         for part in self._parts.values():
             if part.session is session and part.tp not in session.partitions:  # held back
                 session.add(part)
@@ -555,26 +470,4 @@ class Fetcher:
     def close(self) -> None:
         """Stop reading and tell the brokers that the sessions are over."""
         self._closing = True
-        for session in self._sessions.values():
-            if session.id == 0:
-                continue
-            try:
-                connection = self._cluster.connection(session.node, session.lane)
-            except UnreachableError:
-                continue  # the session is lost with the broker
-            if connection.api_versions:
-                goodbye = fetch_request(
-                    NAMES_VERSION,
-                    self._limits,
-                    max_wait_ms=0,
-                    max_bytes=0,
-                    max_partition_bytes=0,
-                    session=(session.id, FINAL_SESSION_EPOCH),
-                )
-                connection.request_raw(
-                    goodbye, lambda _f: None, lambda _e: None, newest=NAMES_VERSION
-                )
-
-
-def _leader_epoch(part: FetchPartition) -> int:
-    return part.leader.leader_epoch if part.leader else UNKNOWN_LEADER_EPOCH
+        self._lanes.close(self._cluster)

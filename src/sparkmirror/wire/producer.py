@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write record batches to the leaders of the target, in order, several requests in flight.
 
-Per partition: `pending` has not been sent, `window` has been sent and not acknowledged. A record
+Per partition: `pending` has not been sent, `in_flight` has been sent and not acknowledged. A record
 batch once sent keeps its cut and its sequence until it is answered, so a resend is recognised by
 the broker among the last five; hence at most five requests in flight per connection. After a
 failure nothing of that partition is sent before all its answers are in; then everything from the
@@ -13,23 +13,24 @@ from __future__ import annotations
 import time
 import uuid
 from collections import deque
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Iterable
 
 from kafka.protocol.producer import ProduceResponse
 
 from sparkmirror.errors import UndecodableResponseError, UnreachableError
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire import error_codes
-from sparkmirror.wire.backoff import Backoff
 from sparkmirror.wire.cluster import Cluster
 from sparkmirror.wire.connection import BrokerConnection
-from sparkmirror.wire.error_codes import Remedy
-from sparkmirror.wire.event_loop import EventLoop, Timer
+from sparkmirror.wire.event_loop import EventLoop
 from sparkmirror.wire.memory import MemoryBudget
-from sparkmirror.wire.merge import MAX_MERGED_BYTES
 from sparkmirror.wire.outgoing import OutgoingBatch, merge_pending
+from sparkmirror.wire.produce_partition import (
+    NO_PRODUCER_ID,
+    ProduceLimits,
+    ProducePartition,
+    TransactionControl,
+)
 from sparkmirror.wire.produce_protocol import (
     IDS_VERSION,
     OLDEST_VERSION,
@@ -39,144 +40,11 @@ from sparkmirror.wire.produce_protocol import (
     VERSION,
     produce_request,
 )
+from sparkmirror.wire.produce_recovery import ProduceRecovery
 from sparkmirror.wire.record_batch import SEQUENCE_MASK, stamp
 from sparkmirror.wire.responses import decode_response
 
-NO_PRODUCER_ID = -1
 _PRODUCER_IDLE_SECONDS = 1.0  # brokers keep producers for a day, or for as long as configured
-
-
-@dataclass(frozen=True, slots=True)
-class ProduceLimits:
-    """How a produce request is made."""
-
-    acks: int
-    timeout_ms: int
-    max_request_bytes: int
-    max_in_flight: int
-    merged_bytes: int = (
-        MAX_MERGED_BYTES  # tiny record batches that wait become one of this size; 0: no
-    )
-    is_request_size_hard: bool = (
-        False  # whether even one record batch may not make a request larger
-    )
-
-
-class ProducePartition:
-    """Where writing one partition stands."""
-
-    __slots__ = (
-        "backoff",
-        "error_code",
-        "error_message",
-        "idle_since",
-        "in_flight",
-        "is_producer_known",
-        "max_merged_bytes",
-        "next_sequence",
-        "node",
-        "out_of_order_twice",
-        "pending",
-        "producer_epoch",
-        "producer_id",
-        "queue",
-        "record_errors",
-        "refused",
-        "retry_timer",
-        "topic_id",
-        "tp",
-        "unanswered_requests",
-        "waiting_since",
-    )
-
-    def __init__(
-        self,
-        tp: TopicPartition,
-        producer_id: int = NO_PRODUCER_ID,
-        producer_epoch: int = -1,
-        next_sequence: int = 0,
-        topic_id: uuid.UUID | None = None,
-    ) -> None:
-        self.tp = tp
-        self.topic_id = topic_id  # as planned: another id means a recreated topic
-        self.producer_id = producer_id
-        self.producer_epoch = producer_epoch
-        self.next_sequence = next_sequence
-        # A broker takes any first sequence of a producer it has not seen: until one record batch
-        # is acknowledged there, a second one must not be able to overtake it.
-        self.is_producer_known = producer_id == NO_PRODUCER_ID or next_sequence > 0
-        self.pending: deque[OutgoingBatch] = deque()
-        self.in_flight: deque[OutgoingBatch] = deque()
-        self.unanswered_requests = 0
-        self.node = -1  # the broker that has them
-        self.queue: deque[ProducePartition] | None = None  # the queue it stands in
-        self.error_code = error_codes.NONE
-        self.error_message = ""
-        self.refused: OutgoingBatch | None = None  # the record batch that the failure is about
-        self.record_errors: Mapping[int, str] = {}  # its records that are to blame, and why
-        self.max_merged_bytes = MAX_MERGED_BYTES  # tiny record batches are joined up to this size
-        self.out_of_order_twice = False
-        self.backoff = Backoff()
-        self.retry_timer: Timer | None = None  # after a failure: when it is tried again
-        self.idle_since = time.monotonic()  # when the broker last said that it knows the producer
-        self.waiting_since = 0.0  # when the oldest unacknowledged one was first sent
-
-    @property
-    def is_idle(self) -> bool:
-        """Everything that was offered has been acknowledged."""
-        return not self.pending and not self.in_flight
-
-
-class TransactionControl(Protocol):
-    """Who decides, inside transactions, which partition may be written and as whom."""
-
-    @property
-    def transactional_id(self) -> bytes:
-        """The id that every request names."""
-
-    def may_send(self, part: ProducePartition) -> bool:
-        """Whether the partition's next record batch may be sent; if not, `release` follows."""
-
-    def on_transaction_error(self, code: int) -> None:
-        """A broker says that the transaction is over for us; nothing more is sent."""
-
-
-class ProduceListener(Protocol):
-    """Who is told what became of the record batches."""
-
-    def on_acked(self, part: ProducePartition, out: OutgoingBatch) -> None:
-        """A record batch is on the target at `out.base_offset` (-1: there, offset unknown)."""
-
-    def on_produce_response(self) -> None:
-        """One produce response has been handled completely."""
-
-    def on_produce_error(self, part: ProducePartition, code: int, text: str) -> None:
-        """A partition cannot be written now; it is tried again with growing pauses."""
-
-    def on_rewind(self, part: ProducePartition, pause: float) -> bool:
-        """The target refuses this partition: read again from the last acknowledged position.
-
-        Returns whether that is possible; everything queued has then been dropped.
-        """
-
-    def on_refused(
-        self,
-        part: ProducePartition,
-        out: OutgoingBatch,
-        code: int,
-        text: str,
-        record_errors: Mapping[int, str],
-    ) -> list[OutgoingBatch] | None:
-        """The target will never take this record batch: what to send instead; None: nothing yet.
-
-        `record_errors` says of single records, by their number, what is wrong with them.
-        """
-
-    def on_sequence_lost(self, part: ProducePartition, pause: float) -> None:
-        """The broker expects another sequence: everything queued has been dropped."""
-
-    def on_produce_recovered(self, part: ProducePartition) -> None:
-        """A partition in trouble can be written again."""
 
 
 class Producer:
@@ -188,14 +56,12 @@ class Producer:
         cluster: Cluster,
         limits: ProduceLimits,
         budget: MemoryBudget,
-        sink: ProduceListener,
         client_id: str,
     ) -> None:
         self._loop = loop
         self._cluster = cluster
         self._limits = limits
         self._budget = budget
-        self._sink = sink
         self._client_id = client_id.encode()
         self._overhead = REQUEST_BYTES + len(self._client_id)
         self._ready: dict[int, deque[ProducePartition]] = {}
@@ -203,8 +69,11 @@ class Producer:
         self._opening: set[int] = set()
         self._without_leader: deque[ProducePartition] = deque()
         self._parked: deque[ProducePartition] = deque()
-        self._closing = False
+        self.is_closing = False
+        self._recovery = ProduceRecovery(loop, self, budget, limits)
         self.transaction_control: TransactionControl | None = None  # none: no transactions
+        # Called in this order after each response that has been handled completely.
+        self.on_response: tuple[Callable[[], None], ...] = ()
         cluster.metadata_listeners.append(self._on_metadata)
 
     def max_batch_bytes(self, tp: TopicPartition) -> int | None:
@@ -224,13 +93,13 @@ class Producer:
         self._cluster.track_topics(topics)
 
     def enqueue(self, part: ProducePartition, out: OutgoingBatch) -> None:
-        """Queue a record batch; `pump` sends."""
+        """Queue a record batch; `send_ready` sends."""
         if part.is_producer_known and part.is_idle and part.producer_id != NO_PRODUCER_ID:
             is_recent = time.monotonic() - part.idle_since < _PRODUCER_IDLE_SECONDS
             part.is_producer_known = is_recent
         part.pending.append(out)
         if part.queue is None and not part.error_code:
-            self._enqueue_for_leader(part)
+            self.enqueue_for_leader(part)
 
     def send_ready(self) -> None:
         """Send whatever may be sent now."""
@@ -245,14 +114,14 @@ class Producer:
             queue.clear()
             for part in waiting:
                 part.queue = None
-                self._enqueue_for_leader(part)
+                self.enqueue_for_leader(part)
 
     def recheck_parked(self) -> None:
         """The transaction control may admit more: partitions that it did not admit ask again."""
         parked, self._parked = self._parked, deque()
         for part in parked:
             part.queue = None
-            self._enqueue_for_leader(part)
+            self.enqueue_for_leader(part)
         self.send_ready()
 
     @property
@@ -262,59 +131,40 @@ class Producer:
 
     def fail_partition(self, part: ProducePartition, code: int) -> None:
         """A partition in the transaction cannot be written: as if its leader had said so."""
-        self._dequeue(part)
-        self.fail(part, code, "")
-
-    def unsend_refused(self, part: ProducePartition) -> bool:
-        """Make unsent what was refused; false if the target may have some of it."""
-        sent = [out for out in part.pending if out.sequence >= 0]
-        if part.in_flight or any(out.is_in_doubt for out in sent):
-            return False
-        if sent:
-            part.next_sequence = sent[0].sequence
-        for out in sent:
-            out.sequence = -1
-        return True
-
-    def shed_unsent(self, part: ProducePartition) -> list[OutgoingBatch]:
-        """Let go of what can be read again: all that was never sent, but for one to try with."""
-        sent = sum(out.sequence >= 0 for out in part.pending)
-        shed = [*part.pending][max(sent, 1) :]
-        for out in shed:
-            part.pending.pop()
-            out.release()
-        return shed
+        self.dequeue(part)
+        self._recovery.fail(part, code, "")
 
     def drop_unsent(self, part: ProducePartition) -> None:
         """Forget what is queued; what is unanswered stays, and keeps its sequence."""
-        self._dequeue(part)
+        self.dequeue(part)
         while part.pending and part.pending[-1].sequence < 0:
             part.pending.pop().release()
         if part.pending and not part.error_code:
-            self._enqueue_for_leader(part)
+            self.enqueue_for_leader(part)
 
     def discard(self, part: ProducePartition) -> None:
         """Forget all that is queued; nothing is unanswered."""
-        self._dequeue(part)
+        self.dequeue(part)
         part.pending.extendleft(reversed(part.in_flight))
         part.in_flight.clear()
-        self.drop(part)
+        self._recovery.drop(part)
 
     # --- sending
 
-    def _enqueue_for_leader(self, part: ProducePartition) -> None:
+    def enqueue_for_leader(self, part: ProducePartition) -> None:
+        """Put a partition into the queue of its leader, or where it waits for one."""
         leader = self._cluster.leaders.get(part.tp)
         if part.unanswered_requests and (
             leader is None or leader.node != part.node or not part.is_producer_known
         ):
             return  # the answer first, or the order may be lost; then it lines up
         if leader is None:
-            self._sink.on_produce_error(part, self._cluster.leader_error(part.tp), "")
-            self._await_metadata(part, part.backoff.next_pause())
+            part.listener.on_produce_error(part, self._cluster.leader_error(part.tp), "")
+            self.await_metadata(part, part.backoff.next_pause())
             return
         if self._is_recreated(part):
-            self._sink.on_produce_error(part, error_codes.TOPIC_RECREATED, "")
-            self._await_metadata(part, part.backoff.next_pause(slow=True))
+            part.listener.on_produce_error(part, error_codes.TOPIC_RECREATED, "")
+            self.await_metadata(part, part.backoff.next_pause(slow=True))
             return
         if self.transaction_control is not None and not self.transaction_control.may_send(part):
             part.queue = self._parked
@@ -323,7 +173,7 @@ class Producer:
             part.queue = self._ready.setdefault(leader.node, deque())
         part.queue.append(part)
 
-    def _await_metadata(self, part: ProducePartition, pause: float) -> None:
+    def await_metadata(self, part: ProducePartition, pause: float) -> None:
         """Line up again when the cluster has told of the topic, not before."""
         for out in part.pending:
             out.detach_if_sparse(self._budget)
@@ -336,7 +186,8 @@ class Producer:
         now_id = self._cluster.topic_ids.get(part.tp.topic)
         return part.topic_id is not None and now_id is not None and now_id != part.topic_id
 
-    def _dequeue(self, part: ProducePartition) -> None:
+    def dequeue(self, part: ProducePartition) -> None:
+        """Take a partition out of its queue, if it is in one."""
         if part.queue is not None:
             part.queue.remove(part)
             part.queue = None
@@ -346,12 +197,12 @@ class Producer:
         homeless, self._without_leader = self._without_leader, deque()
         for part in homeless:
             part.queue = None
-            self._enqueue_for_leader(part)
+            self.enqueue_for_leader(part)
         self.send_ready()
 
     def _send_to(self, node: int) -> None:
         queue = self._ready[node]
-        if node in self._opening or self._closing:
+        if node in self._opening or self.is_closing:
             return
         try:
             connection = self._cluster.connection(node)
@@ -382,8 +233,9 @@ class Producer:
         queue, self._ready[node] = self._ready.get(node, deque()), deque()
         for part in queue:
             part.queue = None
-            self.fail(part, error_codes.CONNECTION_LOST, str(error))
-        self._sink.on_produce_response()
+            self._recovery.fail(part, error_codes.CONNECTION_LOST, str(error))
+        for callback in self.on_response:
+            callback()
 
     def _send_request(
         self, node: int, connection: BrokerConnection, queue: deque[ProducePartition], version: int
@@ -407,7 +259,7 @@ class Producer:
             if self._is_too_large(part, out):
                 part.queue = None
                 if not part.unanswered_requests:  # else it lines up again with the last answer
-                    self.refuse_oversized(part, out)
+                    self._recovery.refuse_oversized(part, out)
                 continue
             part.pending.popleft()
             self._stamp(part, out)
@@ -422,7 +274,7 @@ class Producer:
                 continue
             part.queue = None
             if part.pending and part.is_producer_known:
-                self._enqueue_for_leader(part)
+                self.enqueue_for_leader(part)
         if not chosen:
             return
         topic_ids = self._topic_ids(chosen) if version >= IDS_VERSION else None
@@ -464,18 +316,6 @@ class Producer:
             return False  # it was sent before, and keeps its cut
         largest = self.max_batch_bytes(part.tp)
         return largest is not None and out.size > largest
-
-    def refuse_oversized(self, part: ProducePartition, out: OutgoingBatch) -> None:
-        """As if the leader had said that a record batch is too large; nothing is unanswered."""
-        part.error_code = error_codes.MESSAGE_TOO_LARGE
-        part.error_message = (
-            f"a record batch of {out.size} bytes does not fit into a request of "
-            f"{self._limits.max_request_bytes} (producer.max.request.size)"
-        )
-        part.refused = out
-        part.record_errors = {}
-        # Not at once: a request is just being put together.
-        part.retry_timer = self._loop.call_later(0.0, lambda: self.recover(part))
 
     def _stamp(self, part: ProducePartition, out: OutgoingBatch) -> None:
         if out.sequence >= 0:
@@ -528,15 +368,16 @@ class Producer:
                         for wrong in one.record_errors or ()
                     }
                 out.is_in_doubt |= one.error_code not in error_codes.NOT_APPENDED
-                self.fail(part, one.error_code, one.error_message or "")
+                self._recovery.fail(part, one.error_code, one.error_message or "")
                 continue
             if part.unanswered_requests:
                 continue
             if part.error_code:
-                self.recover(part)
+                self._recovery.recover(part)
             elif part.pending and part.queue is None:
-                self._enqueue_for_leader(part)
-        self._sink.on_produce_response()
+                self.enqueue_for_leader(part)
+        for callback in self.on_response:
+            callback()
         self.send_ready()
 
     def _on_batch_acked(self, part: ProducePartition, out: OutgoingBatch, base_offset: int) -> None:
@@ -547,13 +388,13 @@ class Producer:
         while window and window[0].is_acked:
             done = window.popleft()
             done.release()
-            self._sink.on_acked(part, done)
+            part.listener.on_acked(part, done)
         now = time.monotonic()
         part.waiting_since, part.idle_since = (now, part.idle_since) if window else (0.0, now)
         if part.backoff.has_failed and not part.error_code:
             part.out_of_order_twice = False
             part.backoff.reset()
-            self._sink.on_produce_recovered(part)
+            part.listener.on_produce_recovered(part)
 
     def _on_connection_lost(
         self, node: int, sent: list[tuple[ProducePartition, OutgoingBatch]], error: UnreachableError
@@ -563,102 +404,11 @@ class Producer:
         for part, out in sent:
             part.unanswered_requests -= 1
             out.is_in_doubt = True
-            self.fail(part, error_codes.CONNECTION_LOST, str(error))
-        if not self._closing:
-            self._sink.on_produce_response()
-
-    def fail(self, part: ProducePartition, code: int, text: str) -> None:
-        """Remember the first failure and send no more until all answers are in."""
-        if not part.error_code:
-            part.error_code, part.error_message = code, text
-            self._dequeue(part)
-        if not part.unanswered_requests:
-            self.recover(part)
-
-    def recover(self, part: ProducePartition) -> None:
-        """All answers of a failed partition are in: put back what is not acknowledged."""
-        if self._closing:
-            return
-        code = part.error_code
-        part.pending.extendleft(reversed(part.in_flight))
-        part.in_flight.clear()
-        remedy = error_codes.remedy(code)
-        if remedy is Remedy.REFUSED:
-            if self._replace_refused(part, code):
-                self._retry(part)
-                return
-            remedy = Remedy.QUARANTINE
-        self._sink.on_produce_error(part, code, part.error_message)
-        if self.transaction_control is not None and code in error_codes.TRANSACTION_FATAL:
-            self.transaction_control.on_transaction_error(code)
-            return
-        pause = part.backoff.next_pause(slow=remedy is Remedy.QUARANTINE)
-        if remedy is Remedy.QUARANTINE and self._sink.on_rewind(part, pause):
-            self.drop(part)
-            return
-        for out in part.pending:
-            out.is_in_doubt |= out.is_acked
-            out.is_acked = False  # the broker recognises those it has
-            out.detach_if_sparse(self._budget)
-        if remedy is Remedy.COMPARE and part.producer_id != NO_PRODUCER_ID:
-            if part.out_of_order_twice:
-                part.out_of_order_twice = False
-                self.drop(part)
-                self._sink.on_sequence_lost(part, pause)
-                return
-            part.out_of_order_twice = True  # resent once with the same sequences
-        if remedy is Remedy.REFRESH:  # what is known may be of a topic that is gone
-            part.error_code = error_codes.NONE
-            part.refused = None
-            self._await_metadata(part, pause)
-            return
-        part.retry_timer = self._loop.call_later(pause, lambda: self._retry(part))
-
-    def _replace_refused(self, part: ProducePartition, code: int) -> bool:
-        """Put what the sink offers in the place of a record batch that was refused.
-
-        The broker took neither it nor anything after it: their sequences are free again.
-        """
-        refused = part.refused
-        if refused is None or not part.pending or part.pending[0] is not refused:
-            return False  # one before it is unanswered: that first, then it is refused again
-        pieces = self._sink.on_refused(part, refused, code, part.error_message, part.record_errors)
-        if pieces is None:
-            return False
-        part.pending.popleft()
-        refused.release()
-        if refused.sequence >= 0:
-            part.next_sequence = refused.sequence
-        for out in part.pending:
-            out.sequence = -1
-            out.is_acked = False
-        part.pending.extendleft(reversed(pieces))
-        return True
-
-    def drop(self, part: ProducePartition) -> None:
-        """Forget what was refused: the broker took none of it, so its sequence is free again."""
-        first = part.pending[0].sequence if part.pending else -1
-        if first >= 0:
-            part.next_sequence = first
-        for out in part.pending:
-            out.release()
-        part.pending.clear()
-        part.error_code = error_codes.NONE
-        part.refused = None
-        if part.retry_timer is not None:
-            part.retry_timer.cancel()
-            part.retry_timer = None
-
-    def _retry(self, part: ProducePartition) -> None:
-        if self._closing:
-            return
-        part.retry_timer = None
-        part.error_code = error_codes.NONE
-        part.refused = None
-        if part.pending and part.queue is None:
-            self._enqueue_for_leader(part)
-        self.send_ready()
+            self._recovery.fail(part, error_codes.CONNECTION_LOST, str(error))
+        if not self.is_closing:
+            for callback in self.on_response:
+                callback()
 
     def close(self) -> None:
         """Send nothing more."""
-        self._closing = True
+        self.is_closing = True

@@ -185,6 +185,6 @@ def event_hubs(
         return detour.port
 
     with ApiVersionProxy(port, offered) as limit:
-        made.append(LocalCluster("hubs", directory, version=version, detour_ports=[limit.port]))
+        made.append(LocalCluster("hubs", directory, version=version, proxy_ports=[limit.port]))
         with made[0] as cluster:
             yield EventHubs(cluster, limit)

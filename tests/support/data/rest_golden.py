@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from sparkmirror.config.keys.table import redact_config
+from sparkmirror.config.keys.secret_keys import redact_config
 from support.data.rest_script import Response, script
 
 GOLDEN: dict[str, Any] = json.loads(

@@ -3,17 +3,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 
-from sparkmirror.config.connector_config import ParsedConnector, read_connector
+from sparkmirror.config.connector_config import read_connector
 from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.worker_config import WorkerConfig
-from sparkmirror.connect.connector_supervisor import ConnectorSupervisor
+from sparkmirror.connectors.connector_instance import ConnectorInstance
 from sparkmirror.connectors.connector_states import ConnectorState, ReportedState
+from sparkmirror.connectors.targets import ConnectorSpec, Desired, Restart, Target, Wanted
 from sparkmirror.formats.connect_status_records import RunState
 from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.model import TopicPartition
+from sparkmirror.runtime.supervisor import Supervisor
+from sparkmirror.spark.flow_status import FlowStatus
+from sparkmirror.spark.shared_context import SharedSparkContext
 from sparkmirror.state.offset_store import OffsetStore
+from sparkmirror.topology.replication_factors import ReplicationFactorChooser
 from sparkmirror.wire.settings import ConnectionSettings
 from support.clients.librdkafka import Cluster, create_topics
 from support.unique_names import unique_name
@@ -29,11 +35,76 @@ QUICK = {
 }
 
 
+class ManualSupervisor:
+    """A supervisor whose targets a test sets; one Spark for all its connectors."""
+
+    def __init__(self) -> None:
+        self._targets: dict[str, Target] = {}
+        self._factors = ReplicationFactorChooser()
+        self._spark: SharedSparkContext[str] = SharedSparkContext(None)
+        self.supervisor = Supervisor(self, self._build, self._spark, start_spark=self._start_spark)
+        self.supervisor.start()
+
+    def poll(self) -> Wanted:
+        """As the test wants it."""
+        return Wanted(dict(self._targets))
+
+    def announce(self, names: Collection[str]) -> None:
+        """Nobody has to know."""
+
+    def _build(self, spec: ConnectorSpec, status: FlowStatus) -> ConnectorInstance:
+        return ConnectorInstance(spec, status, self._factors, self._spark)
+
+    def _start_spark(self, wanted: Mapping[str, int]) -> None:
+        if not self._spark.is_configured:
+            self._spark.configure({}, wanted, room=60)
+            self._spark.start()
+
+    def start(self, name: str, spec: ConnectorSpec, *, paused: bool = False) -> None:
+        """Run a connector, or another one of the same name."""
+        self._set(name, Target(Desired.PAUSED if paused else Desired.RUNNING, spec))
+
+    def pause(self, name: str) -> None:
+        """Have it paused."""
+        self._set(name, replace(self._targets[name], desired=Desired.PAUSED))
+
+    def resume(self, name: str) -> None:
+        """Have it run."""
+        self._set(name, replace(self._targets[name], desired=Desired.RUNNING))
+
+    def stop(self, name: str) -> None:
+        """Have it ended and forgotten."""
+        self._targets.pop(name, None)
+        self.supervisor.wake()
+
+    def restart(self, name: str) -> None:
+        """Restart it with its tasks."""
+        assert self.supervisor.restart(Restart(name))
+
+    def restart_tasks(self, name: str) -> None:
+        """Restart its tasks."""
+        assert self.supervisor.restart(Restart(name, tasks_only=True))
+
+    def _set(self, name: str, target: Target) -> None:
+        self._targets[name] = target
+        self.supervisor.wake()
+
+    def states(self) -> dict[str, ConnectorState]:
+        """Every connector that has not ended."""
+        return {name: view.state for name, view in self.supervisor.instances().items()}
+
+    def close(self) -> bool:
+        """End all; whether every position was written in time."""
+        is_clean = self.supervisor.close()
+        self._spark.stop(keep_log=not is_clean)
+        return is_clean
+
+
 @dataclass(frozen=True, slots=True)
 class ConnectorWorker:
     """A worker on one cluster, and what its connectors have in common."""
 
-    runner: ConnectorSupervisor
+    runner: ManualSupervisor
     worker: Cluster
     source: Cluster
     target: Cluster
@@ -42,7 +113,7 @@ class ConnectorWorker:
 
     @classmethod
     def made(
-        cls, runner: ConnectorSupervisor, worker: Cluster, source: Cluster, target: Cluster
+        cls, runner: ManualSupervisor, worker: Cluster, source: Cluster, target: Cluster
     ) -> ConnectorWorker:
         """With an offsets topic of its own and a source alias that nobody else uses."""
         alias = unique_name("runs")
@@ -50,7 +121,7 @@ class ConnectorWorker:
         create_topics(worker, {place.offsets: 5}, COMPACT)
         return place
 
-    def reading(self, kind: ConnectorClass, name: str, **changes: str) -> ParsedConnector:
+    def spec(self, kind: ConnectorClass, name: str, **changes: str) -> ConnectorSpec:
         """A connector's configuration; dots in further keys are written as underscores."""
         file = WorkerConfig.parse(
             f"bootstrap.servers={self.worker.bootstrap_servers}\n"
@@ -71,13 +142,14 @@ class ConnectorWorker:
             **QUICK,
             **{key.replace("_", "."): value for key, value in changes.items()},
         }
-        return read_connector(config, file)
+        parsed = read_connector(config, file)
+        return ConnectorSpec(kind, f"{parsed.settings.flow}|{name}", parsed, parsed.settings)
 
     def start(
         self, kind: ConnectorClass, name: str, *, paused: bool = False, **changes: str
     ) -> None:
         """Run a connector."""
-        self.runner.start(name, self.reading(kind, name, **changes), paused=paused)
+        self.runner.start(name, self.spec(kind, name, **changes), paused=paused)
 
     def state(self, name: str) -> ConnectorState:
         """What a connector does now."""
@@ -98,7 +170,9 @@ class ConnectorWorker:
             assert tasks is None or len(found.tasks) == tasks
             return found
 
-        return eventually(reached, seconds, f"{name} is {state}")
+        return eventually(
+            reached, seconds, f"{name} is {state}", not_yet=(AssertionError, KeyError)
+        )
 
     def await_task(self, name: str, task: int, state: RunState) -> ReportedState:
         """Wait until a task is in a state."""

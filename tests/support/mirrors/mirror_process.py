@@ -160,9 +160,12 @@ class MirrorProcess:
         return [one for one in self.processes() if _runs(one, "CoarseGrainedExecutorBackend")]
 
     def driver_jvm(self) -> psutil.Process | None:
-        """Spark's JVM on the driver's side."""
-        found = [one for one in self.processes() if _runs(one, "pyspark-shell")]
-        return found[0] if found else None
+        """Spark's JVM on the driver's side, not the one that makes the class archive meanwhile."""
+        for one in self.processes():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if one.ppid() == self._process.pid and _runs(one, "pyspark-shell"):
+                    return one
+        return None
 
     def kill_driver(self) -> None:
         """SIGKILL to the command alone; what it started finds out by itself."""

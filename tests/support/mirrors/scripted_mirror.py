@@ -27,7 +27,7 @@ from sparkmirror.state.ledger import LedgerEntry, parse_entry
 from sparkmirror.state.position_records import parse_positions, position_record
 from sparkmirror.task.copy_task import CopyTask
 from sparkmirror.task.messages import PartitionStart, Progress, Split, TaskSettings
-from sparkmirror.task.relay import Relay
+from sparkmirror.task.task_parts import TaskParts
 from sparkmirror.wire import connection
 from sparkmirror.wire.event_loop import EventLoop
 from sparkmirror.wire.settings import ConnectionSettings
@@ -158,10 +158,10 @@ class ScriptedMirror:
         return self.target.log(REMOTE)
 
     @property
-    def parts(self) -> Relay:
-        """The relay of the last task."""
+    def parts(self) -> TaskParts:
+        """The parts of the last task."""
         assert self.task is not None
-        return self.task._relay
+        return self.task.parts
 
     # --- what is stored
 
@@ -298,7 +298,7 @@ class ScriptedMirror:
         return (
             all(part.is_taken_over and part.target.is_idle for part in parts)
             and all(part.position == end and not part.is_dirty for part in parts)
-            and self.parts.safeguards.is_idle
+            and self.parts.is_drained
             and stored is not None
             and stored.offset + 1 == end
         )

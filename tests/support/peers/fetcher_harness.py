@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A fetcher between fakes: two partitions and a sink that keeps what was read."""
+"""A fetcher between fakes: two partitions and a listener that keeps what was read."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from sparkmirror.model import TopicPartition
+from sparkmirror.wire.fetch_partition import FetchPartition
 from sparkmirror.wire.fetch_protocol import FetchLimits
-from sparkmirror.wire.fetch_session import FetchPartition
 from sparkmirror.wire.fetcher import Fetcher
 from sparkmirror.wire.memory import MemoryBudget, SharedBuffer
 from sparkmirror.wire.outgoing import AbortedTransaction, OutgoingBatch, prepare_batches
@@ -53,7 +53,7 @@ class RecordingFetchListener:
             self.taken.setdefault(part.tp, []).append(out)
         return batches.position
 
-    def on_fetch_response(self) -> None:
+    def on_response(self) -> None:
         """Count."""
         self.fetches += 1
 
@@ -73,6 +73,9 @@ class RecordingFetchListener:
         """Note partition and where its log parted."""
         self.diverging.append((part.tp, end_offset))
 
+    def on_ended_early(self, part: FetchPartition) -> None:
+        """A bounded run waits."""
+
 
 class FetcherHarness:
     """A fetcher of partitions A and B, led by broker 1 unless the test says otherwise."""
@@ -89,7 +92,7 @@ class FetcherHarness:
         self.loop = FakeLoop()
         self.cluster = FakeCluster(leaders or {A: 1, B: 1}, fetch_version=fetch_version)
         self.budget = MemoryBudget(LIMIT)
-        self.sink = RecordingFetchListener(self.budget)
+        self.listener = RecordingFetchListener(self.budget)
         self.limits = FetchLimits(
             read_committed=True,
             max_bytes=max_bytes,
@@ -102,10 +105,12 @@ class FetcherHarness:
             self.cluster,  # type: ignore[arg-type]
             self.limits,
             self.budget,
-            self.sink,
         )
+        self.fetcher.log_changes = self.listener
+        self.fetcher.on_response = (self.listener.on_response,)
         self.parts = {
-            tp: FetchPartition(tp, 0, stop_at=stop_at) for tp in sorted({A, B, *(leaders or ())})
+            tp: FetchPartition(tp, 0, stop_at=stop_at, listener=self.listener)
+            for tp in sorted({A, B, *(leaders or ())})
         }
 
     def start(self) -> None:
@@ -131,7 +136,7 @@ class FetcherHarness:
         """The source offsets that were read."""
         return [
             offset
-            for out in self.sink.taken.get(tp, [])
+            for out in self.listener.taken.get(tp, [])
             for run in out.runs
             for offset in range(run.first, run.first + run.length)
         ]
@@ -139,7 +144,7 @@ class FetcherHarness:
     def acknowledge(self, tp: TopicPartition) -> None:
         """Everything of a partition is on the target."""
         part = self.parts[tp]
-        for out in self.sink.taken.pop(tp, []):
+        for out in self.listener.taken.pop(tp, []):
             out.release()
             part.queued_bytes -= out.size
             self.fetcher.on_drained(part)

@@ -14,21 +14,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sparkmirror.config.connector_config import PLUGIN_VERSION, connector_class
-from sparkmirror.config.connector_validation import ConfigValidation
-from sparkmirror.config.keys.connector_classes import KeyDefinition
 from sparkmirror.config.worker_config import WorkerConfig
-from sparkmirror.connect import api_errors, plugins
+from sparkmirror.connect import api_errors
 from sparkmirror.connect.api import (
     ApiError,
     ConnectorInfo,
     ConnectorStateInfo,
-    LogLevel,
     ParseTasks,
-    Plugin,
     RunState,
     SignedBody,
     StateInfo,
 )
+from sparkmirror.connect.config_cache import ConnectorConfigCache
+from sparkmirror.connect.connector_queries import ConnectorQueries, as_restarting
 from sparkmirror.connect.log_levels import LogLevels
 from sparkmirror.connect.offset_alterations import OffsetEntry, offset_records
 from sparkmirror.connect.signatures import verify_signature
@@ -38,7 +36,6 @@ from sparkmirror.formats.connect_json import Json
 Texts = Mapping[str, str | None]
 
 KEY = b"the key of the group"
-_MOST_BYTES = 1 << 20  # what a broker takes as a record, unless it is told otherwise
 _BEGINNINGS = {"PAUSED": RunState.PAUSED, "STOPPED": RunState.STOPPED}
 _FILE = """\
 bootstrap.servers=kafka:9092
@@ -61,17 +58,18 @@ class _StoredConnector:
     topics: list[str] = field(default_factory=list)
 
 
-class MemoryWorker:
+class MemoryWorker(ConnectorQueries):
     """Implements ConnectApi; `worker_id` is what its statuses name."""
 
     def __init__(self, *more: str, worker_id: str = "127.0.0.1:8083") -> None:
+        super().__init__(LogLevels(logging.Manager(logging.RootLogger(logging.WARNING))))
         self.file = WorkerConfig.parse(_FILE + "\n".join(more))
         self.worker_id = worker_id
+        self._config_cache = ConnectorConfigCache(self.file)
         self.calls: list[str] = []  # names of the calls that changed something
         self._kept: dict[str, _StoredConnector] = {}
         self._offsets: dict[str, dict[bytes, bytes]] = {}
         self._lock = threading.RLock()
-        self._levels = LogLevels(logging.Manager(logging.RootLogger(logging.WARNING)))
 
     def fail(self, name: str, task: int, trace: str) -> None:
         """What REST shows when a task (-1: the connector) has failed."""
@@ -93,45 +91,28 @@ class MemoryWorker:
         """Nothing is ever under way."""
         return ""
 
-    def connectors(self) -> list[str]:
-        """Their names."""
+    def _configs(self) -> Mapping[str, Texts]:
         with self._lock:
-            return list(self._kept)
+            return {name: kept.config for name, kept in self._kept.items()}
 
-    def info(self, name: str) -> ConnectorInfo:
-        """A connector as it is meant to be."""
+    def _state(self, name: str) -> ConnectorStateInfo | None:
         with self._lock:
             kept = self._kept.get(name)
             if kept is None:
-                raise api_errors.connector_not_found(name)
-            return ConnectorInfo(name, dict(kept.config), tuple(range(len(kept.tasks))))
+                return None
+            tasks = {task: self._state_info(kept, task) for task in range(len(kept.tasks))}
+            return ConnectorStateInfo(name, self._state_info(kept, -1), tasks)
 
-    def status(self, name: str) -> ConnectorStateInfo:
-        """What it does."""
-        with self._lock:
-            kept = self._kept.get(name)
-            if kept is None:
-                raise api_errors.status_not_found(name)
-            tasks = {task: self._state(kept, task) for task in range(len(kept.tasks))}
-            return ConnectorStateInfo(name, self._state(kept, -1), tasks)
+    def _tasks(self, name: str) -> Sequence[Texts]:
+        return self._kept[name].tasks
 
-    def task_configs(self, name: str) -> list[dict[str, str | None]]:
-        """The configurations of its tasks."""
-        self.info(name)
-        return [dict(one) for one in self._kept[name].tasks]
-
-    def task_status(self, name: str, task: int) -> StateInfo:
-        """What one task does."""
-        with self._lock:
-            kept = self._kept.get(name)
-            if kept is None or task not in range(len(kept.tasks)):
-                raise api_errors.task_status_not_found(name, task)
-            return self._state(kept, task)
+    def _worker_config(self) -> WorkerConfig:
+        return self.file
 
     def create(self, name: str, config: Texts, initial_state: str | None) -> ConnectorInfo:
         """A new one."""
         with self._lock:
-            plugins.require_valid_config(config, self.file)
+            self._config_cache.check(name, config)
             if name in self._kept:
                 raise api_errors.connector_exists(name)
             self._keep(name, config, _BEGINNINGS.get(initial_state or "", RunState.RUNNING))
@@ -140,7 +121,7 @@ class MemoryWorker:
     def put_config(self, name: str, config: Texts) -> tuple[ConnectorInfo, bool]:
         """A new one or a new configuration."""
         with self._lock:
-            plugins.require_valid_config(config, self.file)
+            self._config_cache.check(name, config)
             old = self._kept.get(name)
             before = () if old is None else self.info(name).tasks
             self._keep(name, config, RunState.RUNNING if old is None else old.state)
@@ -187,12 +168,7 @@ class MemoryWorker:
                 kept.failures.pop(place, None)
             if not include_tasks and not only_failed:
                 return None
-            restarting = StateInfo(RunState.RESTARTING, self.worker_id, version=PLUGIN_VERSION)
-            return replace(
-                before,
-                connector=restarting if -1 in affected else before.connector,
-                tasks={n: restarting if n in affected else t for n, t in before.tasks.items()},
-            )
+            return as_restarting(before, include_tasks=include_tasks, only_failed=only_failed)
 
     def restart_task(self, name: str, task: int) -> None:
         """The same for one task."""
@@ -250,26 +226,6 @@ class MemoryWorker:
             self._offsets.pop(name, None)
             return api_errors.OFFSETS_RESET
 
-    def plugins(self, *, connectors_only: bool) -> list[Plugin]:
-        """The real ones."""
-        return plugins.plugins(connectors_only=connectors_only)
-
-    def plugin_config(self, plugin: str, version: str | None) -> Sequence[KeyDefinition]:
-        """The real ones."""
-        return plugins.plugin_config(plugin, version)
-
-    def validate(self, plugin: str, config: Texts) -> ConfigValidation:
-        """By the real rules."""
-        return plugins.validate(plugin, config, self.file)
-
-    def loggers(self) -> Mapping[str, LogLevel]:
-        """Loggers of its own, not the process's."""
-        return self._levels.all()
-
-    def logger(self, name: str) -> LogLevel:
-        """One of them."""
-        return self._levels.get(name)
-
     def set_logger(self, name: str, level: str, *, cluster: bool) -> list[str]:
         """Set a level; there is no other worker."""
         self.calls.append(f"set logger {cluster=}")
@@ -286,8 +242,6 @@ class MemoryWorker:
         self.calls.append(f"fence {name}")
 
     def _keep(self, name: str, config: Texts, state: RunState) -> None:
-        if sum(len(text or "") for text in config.values()) > _MOST_BYTES:
-            raise api_errors.config_write_failed()
         self.calls.append("keep")
         self._kept[name] = _StoredConnector(dict(config), state)
         self._set(name, state, is_new=True)
@@ -324,7 +278,7 @@ class MemoryWorker:
             raise api_errors.not_stopped(name)
         return kept
 
-    def _state(self, kept: _StoredConnector, place: int) -> StateInfo:
+    def _state_info(self, kept: _StoredConnector, place: int) -> StateInfo:
         trace = kept.failures.get(place, "")
         state = RunState.FAILED if trace else kept.state
         return StateInfo(state, self.worker_id, trace, PLUGIN_VERSION)

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A producer between fakes: two partitions, a sink that remembers, logs with a broker's rules."""
+"""A producer between fakes: two partitions, a recording listener, logs with a broker's rules."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import NamedTuple
 
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire.memory import MemoryBudget, SharedBuffer
 from sparkmirror.wire.outgoing import OutgoingBatch
-from sparkmirror.wire.producer import ProduceLimits, ProducePartition, Producer
+from sparkmirror.wire.produce_partition import ProduceLimits, ProducePartition, RefusedBatch
+from sparkmirror.wire.producer import Producer
 from sparkmirror.wire.record_batch import SEQUENCE_MASK
 from sparkmirror.wire.reframe import OffsetRun
 from support.data.record_batches import decode, encode, header, numbered
@@ -42,7 +42,7 @@ class RecordingProduceListener:
         self.acks.setdefault(part.tp, []).append(out.runs[0].first)
         self.bases.append(out.base_offset)
 
-    def on_produce_response(self) -> None:
+    def on_response(self) -> None:
         """Count."""
         self.answers += 1
 
@@ -55,14 +55,7 @@ class RecordingProduceListener:
         self.rewinds += self.can_rewind
         return self.can_rewind
 
-    def on_refused(
-        self,
-        _part: ProducePartition,
-        _out: OutgoingBatch,
-        _code: int,
-        _text: str,
-        _record_errors: Mapping[int, str],
-    ) -> list[OutgoingBatch] | None:
+    def on_refused(self, _refused: RefusedBatch) -> list[OutgoingBatch] | None:
         """What the test wants to send instead."""
         return self.pieces
 
@@ -128,16 +121,18 @@ class ProducerHarness:
         self.loop = FakeLoop()
         self.cluster = FakeCluster({TP: 1, OTHER: 1})
         self.budget = MemoryBudget(1 << 20)
-        self.sink = RecordingProduceListener()
+        self.listener = RecordingProduceListener()
         self.producer = Producer(
             self.loop,  # type: ignore[arg-type]
             self.cluster,  # type: ignore[arg-type]
             ProduceLimits(-1, 1_000, max_request_bytes, max_in_flight, merged_bytes, is_size_final),
             self.budget,
-            self.sink,
             "test",
         )
-        self.parts = {tp: ProducePartition(tp, 50, 0, 0) for tp in (TP, OTHER)}
+        self.producer.on_response = (self.listener.on_response,)
+        self.parts = {
+            tp: ProducePartition(tp, 50, 0, 0, listener=self.listener) for tp in (TP, OTHER)
+        }
         self.offered: dict[TopicPartition, list[int]] = {TP: [], OTHER: []}
         self.logs = {
             tp: IdempotentLog(last_sequence=-1 if is_known else None) for tp in (TP, OTHER)
@@ -197,7 +192,7 @@ class ProducerHarness:
     def check_all_copied_once(self) -> None:
         """In order, acknowledged once, in the log once, and nothing held."""
         for tp, firsts in self.offered.items():
-            assert self.sink.acks.get(tp, []) == firsts
+            assert self.listener.acks.get(tp, []) == firsts
             seen = [int((key or b"")[1:]) // SPACING * SPACING for key in self.logs[tp].keys]
             assert list(dict.fromkeys(seen)) == firsts
             assert seen == sorted(seen)

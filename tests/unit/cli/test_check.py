@@ -221,7 +221,7 @@ def test_a_workers_cluster_that_is_not_there_is_named(worker_file: Path) -> None
     assert code == 1
     assert "no bootstrap address answers (127.0.0.1:1: Connection refused)" in out
     assert "; check bootstrap.servers and that the brokers are up" in out
-    assert "not all is well with worker" in out
+    assert "problems on clusters worker" in out
 
 
 @pytest.mark.parametrize(
@@ -294,7 +294,7 @@ def test_what_was_reached_is_printed() -> None:
         "cluster a (PLAINTEXT)",
         "    broker 1 at h:1: Kafka 4.3",
         "    missing permission: READ on topic 't' is not granted.",
-        "f: enabled flows: 0, errors: 0, warnings: 0; not all is well with b, a",
+        "f: enabled flows: 0, errors: 0, warnings: 0; problems on clusters b, a",
     ]
     assert not CheckReport("f", (), (), (), (bad,)).ok
     assert not CheckReport("f", (), (), (), (denied,)).ok

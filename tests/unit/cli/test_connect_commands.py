@@ -274,7 +274,7 @@ def test_what_is_not_known_is_named(server: StubWorker) -> None:
     done = run("describe m")
     lines = dict(line.split("\t") for line in done.stdout.splitlines())
     assert done.exit_code == 0
-    assert lines["unknown state"] == "no worker has taken it up yet"
+    assert lines["unknown state"] == "no worker has started it yet"
     assert "the source is away" in lines["unknown offsets"]
     assert "Topic tracking is disabled" in lines["unknown topics"]
     assert lines["config topics"] == "t"
@@ -373,7 +373,7 @@ def test_either_names_or_all(server: StubWorker, verb: str) -> None:
 def test_nothing_is_deleted_unasked(server: StubWorker) -> None:
     """Where nobody can be asked, --yes is needed; and a name, always."""
     assert run("delete m").exit_code == run("delete --yes").exit_code == 2
-    assert "say --yes" in run("delete m").stderr
+    assert "pass --yes" in run("delete m").stderr
     assert server.asked == []
 
 

@@ -55,7 +55,7 @@ def test_lines_have_tabs_and_deletions_come_last() -> None:
     document = PlanDocument("f", "now", 50e6, (plan(DELETE, CREATE, forecast=TO_COPY),))
     assert list(plain_lines(document))[:-1] == [
         "a->b\tcreate\ttopic a.orders on b\t6 partitions, 3 replicas",
-        "a->b\tdelete\ttopic a.gone on b\twith all its records, as gone is gone from a",
+        "a->b\tdelete\ttopic a.gone on b\twith all records, because gone was deleted on a",
         "a->b\tnotice\ta remark",
         "a->b\tcopy\torders\t1,234,567 records, 1.2 GB",
     ]
@@ -66,18 +66,18 @@ def test_on_a_terminal_what_is_taken_away_stands_apart_in_red() -> None:
     console = Console(file=io.StringIO(), force_terminal=True, color_system="standard", width=120)
     print_tables(PlanDocument("f", "now", 50e6, (plan(CREATE, DELETE),)), console)
     text = console.file.getvalue()  # type: ignore[attr-defined] # a StringIO
-    to_do, _, to_take_away = text.partition("to take away")
+    to_do, _, to_remove = text.partition("to remove")
     assert "a.orders" in to_do
     assert "\x1b[31m" not in to_do.removesuffix(to_do[-20:])
-    assert "\x1b[31mdelete" in to_take_away
+    assert "\x1b[31mdelete" in to_remove
 
 
 def test_a_misfit_tells_what_was_planned_and_what_would_be_now() -> None:
     """So that somebody can see who was there in between."""
     grow = GrowTopic("o", "a.o", 1, 4)
     assert mismatch_line(FLOW, ChangedAction(grow, None)) == (
-        "a->b: grow topic a.o on b: from 1 to 4 partitions; this is not to be done any more"
+        "a->b: grow topic a.o on b: from 1 to 4 partitions; no longer needed"
     )
     assert mismatch_line(FLOW, ChangedAction(grow, GrowTopic("o", "a.o", 2, 4))) == (
-        "a->b: grow topic a.o on b: from 1 to 4 partitions; now it would be: from 2 to 4 partitions"
+        "a->b: grow topic a.o on b: from 1 to 4 partitions; now: from 2 to 4 partitions"
     )

@@ -134,6 +134,20 @@ def test_a_log_gets_a_line_when_something_changed_only(caplog: pytest.LogCapture
     ]
 
 
+def test_a_trouble_is_logged_once_while_only_its_figures_change(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Partitions are told apart; a comparison's progress is in the status."""
+    view = LineView(Console(file=io.StringIO()))
+    with caplog.at_level(logging.INFO, "sparkmirror.run"):
+        for offset in (100, 2_000):
+            text = f"COMPARING: read up to offset {offset} of 5000"
+            troubles = tuple(f"hub: us.logs-{index}: {text}" for index in range(2))
+            view.update([replace(FLOW, problems=troubles)])
+    lines = [record.message for record in caplog.records if "COMPARING" in record.message]
+    assert [line.split(":")[2].strip() for line in lines] == ["us.logs-0", "us.logs-1"]
+
+
 def test_only_a_terminal_gets_the_live_view() -> None:
     """Files and pipes get lines."""
     assert isinstance(choose_view(terminal()), LiveView)

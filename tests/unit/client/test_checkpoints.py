@@ -120,7 +120,7 @@ def test_a_newer_version_is_never_passed_over() -> None:
 @pytest.mark.parametrize("wrong", [None, 5, re.compile(b"bytes")])
 def test_groups_must_be_named(wrong: object) -> None:
     """A ValueError of our own tree says what is expected."""
-    with pytest.raises(ArgumentError, match="group_or_pattern must be a group's name or a pattern"):
+    with pytest.raises(ArgumentError, match="group_or_pattern must be a group name or a pattern"):
         parse_group_argument(wrong)
     with pytest.raises(ValueError, match="group_or_pattern"):
         parse_group_argument(wrong)

@@ -14,7 +14,7 @@ from sparkmirror.config.keys.connector_classes import (
     plugin_matches_class,
     resolve_class_name,
 )
-from sparkmirror.config.keys.table import redact_config, restore_secrets
+from sparkmirror.config.keys.secret_keys import redact_config, restore_secrets
 from sparkmirror.config.rules.connector_rules import naming_mismatch
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.config.worker_config import WorkerConfig

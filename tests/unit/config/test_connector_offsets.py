@@ -12,9 +12,9 @@ import pytest
 from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.connect.offset_alterations import OffsetEntry, OffsetRecord, offset_records
 from sparkmirror.errors import ArgumentError
-from sparkmirror.formats.fixed_offsets import FIXED_OFFSET, CheckpointPartition, HeartbeatPartition
+from sparkmirror.formats.connect_json import encode
 from sparkmirror.formats.source_offsets import SourceOffsetKey, StoredPosition
-from sparkmirror.model import Flow, TopicPartition
+from sparkmirror.model import TopicPartition
 
 CASES: dict[str, Any] = json.loads(
     (Path(__file__).parent / "golden" / "connect.json").read_text("utf-8")
@@ -62,14 +62,15 @@ def test_the_other_connectors_store_their_fixed_offset() -> None:
         "c",
         [OffsetEntry({"group": "g", "topic": "a.t", "partition": 0}, {"offset": 0})],
     )
-    key = CheckpointPartition("c", TopicPartition("a.t", 0), "g").key()
-    assert change == OffsetRecord(key, FIXED_OFFSET)
+    key = encode(["c", {"partition": 0, "topic": "a.t", "group": "g"}])
+    assert change == OffsetRecord(key, encode({"offset": 0}))
     (change,) = offset_records(
         ConnectorClass.HEARTBEAT,
         "h",
         [OffsetEntry({"targetClusterAlias": "b", "sourceClusterAlias": "a"}, {"offset": 0})],
     )
-    assert change == OffsetRecord(HeartbeatPartition("h", Flow("a", "b")).key(), FIXED_OFFSET)
+    key = encode(["h", {"sourceClusterAlias": "a", "targetClusterAlias": "b"}])
+    assert change == OffsetRecord(key, encode({"offset": 0}))
 
 
 def test_a_null_offset_is_a_tombstone() -> None:

@@ -25,7 +25,7 @@ from sparkmirror.config.keys.connector_classes import (
     client_definition,
     definitions,
 )
-from sparkmirror.config.keys.security_keys import CLIENT_NAMES
+from sparkmirror.config.keys.security_keys import KAFKA_SECURITY_KEYS
 from sparkmirror.config.worker_config import WorkerConfig
 from sparkmirror.errors import ConfigError
 
@@ -197,7 +197,7 @@ def test_an_ordinary_connector_has_no_error() -> None:
         ("sasl.login.read.timeout.ms", "x", "Not a number of type INT"),
         ("sasl.kerberos.ticket.renew.jitter", "x", "Not a number of type DOUBLE"),
         ("profile", "x", "String must be one of: none, event-hubs"),
-        ("topics", "(", "is not a regular expression"),
+        ("topics", "(", "is not a supported regular expression"),
         ("source.cluster.bootstrap.servers", "x", "must list host:port pairs"),
         ("producer.override.acks", "2", "must be one of all, -1, 1, 0"),
         ("topics", "${env:NOT_THERE_AT_ALL}", "declares: write config.providers=env there"),
@@ -284,9 +284,14 @@ _KEYS = sorted(
     {name for keys in CONNECTOR_CLASS_KEYS.values() for name in keys} - {"connector.class"}
 )
 _PREFIXES = ("source.cluster.", "target.cluster.", "source.consumer.", "producer.override.")
+_SECURITY = sorted(key.name for key in KAFKA_SECURITY_KEYS)
 _ANY_KEY = st.one_of(
     st.sampled_from(_KEYS),
-    st.builds(str.__add__, st.sampled_from(_PREFIXES), st.sampled_from(sorted(CLIENT_NAMES))),
+    st.builds(
+        str.__add__,
+        st.sampled_from(_PREFIXES),
+        st.sampled_from(_SECURITY),
+    ),
     st.text(max_size=20),
 )
 _ANY_TEXT = st.one_of(

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sparkmirror.config.keys.config_def import ConfigKey
-from sparkmirror.config.keys.security_keys import CLIENT_NAMES, STRIMZI_OAUTH_KEYS
+from sparkmirror.config.keys.config_def import ConfigKey, ParsedValue, field_of
+from sparkmirror.config.keys.secret_keys import is_secret
+from sparkmirror.config.keys.security_keys import KAFKA_SECURITY_KEYS, STRIMZI_OAUTH_KEYS
 from sparkmirror.config.keys.table import (
     CLIENT,
     CONNECTOR,
@@ -21,16 +23,27 @@ from sparkmirror.config.keys.table import (
     WORKER,
     all_keys,
     differing_defaults,
-    is_secret,
     nearest_name,
 )
+from sparkmirror.config.keys.value_types import ConfigType
 from sparkmirror.config.keys.worker_keys import (
     IGNORED_PREFIXES,
     IGNORED_WORKER_CONFIG_KEYS,
     WORKER_CONFIG_KEYS,
 )
 from sparkmirror.config.mirror_config import MirrorConfig
+from sparkmirror.config.settings import (
+    CheckpointSettings,
+    FetchSettings,
+    FlowSettings,
+    HeartbeatSettings,
+    InternalTopics,
+    TransactionSettings,
+)
 from sparkmirror.config.worker_config import WorkerConfig
+from sparkmirror.config.worker_settings import RestSettings, WorkerSettings
+from sparkmirror.policy.settings import PolicySettings, ReplicationPolicySettings
+from sparkmirror.wire.settings import ConnectionSettings
 
 ROOT = Path(__file__).parents[3]
 # What the four tables of MM2's own documentation name, defaults included (4.4).
@@ -111,10 +124,11 @@ def test_the_defaults_that_differ_are_these() -> None:
 
 def test_the_client_set_has_mm2s_68_names() -> None:
     """19 ssl keys, 47 sasl keys, the addresses and the protocol."""
-    assert len(CLIENT_NAMES) == 68
-    assert sum(name.startswith("ssl.") for name in CLIENT_NAMES) == 19
-    assert sum(name.startswith("sasl.") for name in CLIENT_NAMES) == 47
-    assert set(SECURITY) == CLIENT_NAMES | {key.name for key in STRIMZI_OAUTH_KEYS}
+    names = {key.name for key in KAFKA_SECURITY_KEYS}
+    assert len(names) == 68
+    assert sum(name.startswith("ssl.") for name in names) == 19
+    assert sum(name.startswith("sasl.") for name in names) == 47
+    assert set(SECURITY) == names | {key.name for key in STRIMZI_OAUTH_KEYS}
 
 
 def test_no_name_is_both_used_and_ignored() -> None:
@@ -227,3 +241,55 @@ def test_the_examples_of_the_page_work() -> None:
     assert policy.format_remote_topic("source", "orders") == "orders.source"
     assert policy.topic_source("orders.source") == "source"
     assert policy.original_topic("orders.west.east") == "orders"
+
+
+# Fields that come from several keys, from the role of a client, or from no key.
+EXPLICIT = {
+    ConnectionSettings: {
+        *("alias", "bootstrap_servers", "client_id", "max_request_bytes", "security"),
+        "servers_key",
+    },
+    ReplicationPolicySettings: {"options", "allowed_classes"},
+    PolicySettings: {"options", "allowed_classes"},
+    InternalTopics: {"extra_configs", "wished_configs"},
+    HeartbeatSettings: {"name"},
+    CheckpointSettings: {"name"},
+    TransactionSettings: {"id_prefix", "commit_seconds"},
+    RestSettings: {"listeners", "admin_listeners", "tls", "client_auth", "users"},
+    FlowSettings: {one.name for one in fields(FlowSettings)} - {"enabled"},
+    WorkerSettings: {
+        *("connection", "group", "signing", "rest", "internal_topics", "overrides", "metrics"),
+        "spark",
+    },
+}
+FILLED = {(key, field) for key in all_keys() for field in key.fills}
+
+
+def test_every_settings_field_is_filled_by_a_key_or_explicit() -> None:
+    """A field that nobody fills would be a TypeError for some files only."""
+    for settings in {field.settings for _key, field in FILLED}:
+        filled = {one.name for _key, one in FILLED if issubclass(settings, one.settings)}
+        explicit = EXPLICIT.get(settings, set())
+        assert filled | explicit == {one.name for one in fields(settings)}
+        assert not filled & explicit
+
+
+def test_the_default_of_a_field_is_the_default_of_its_key() -> None:
+    """Settings that are made without a file behave like an empty file."""
+    for key, field in FILLED:
+        declared = {one.name: one.default for one in fields(field.settings)}[field.name]
+        if declared not in (MISSING, None) and key.default is not None:
+            parsed = ParsedValue(key.default_value(), key, key.name, False, False)
+            assert declared == field.convert(parsed), (key.name, field.name)
+
+
+def test_a_field_must_exist() -> None:
+    """A misspelt field is found when the table is imported."""
+    with pytest.raises(AttributeError, match="FetchSettings has no field 'max_byte'"):
+        field_of(FetchSettings, "max_byte")
+
+
+def test_a_switch_names_a_boolean_key() -> None:
+    """Both keys are read by the same reader."""
+    switches = {key.switch for key in CONNECTOR.values() if key.switch}
+    assert all(CONNECTOR[name].type is ConfigType.BOOLEAN for name in switches)

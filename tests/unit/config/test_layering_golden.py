@@ -12,15 +12,16 @@ from sparkmirror.config.files.layering import (
     LayeredConfig,
     client_config,
     connector_config,
-    java_name,
     worker_config,
 )
 from sparkmirror.config.files.properties import read_properties
+from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.model import Flow
 
 FILE = Path(__file__).parent / "golden" / "layering.properties"
 GOLDEN = json.loads(FILE.with_suffix(".json").read_text("utf-8"))
+CLASSES = [one.value for one in ConnectorClass]
 CLIENTS = {
     "source consumer": ("source", "consumer"),
     "source admin": ("source", "admin"),
@@ -34,14 +35,14 @@ NOT_LAYERED = {"client.id", "poll.timeout.ms", "timeout.ms"}
 def layers(flow: Flow, part: str) -> LayeredConfig:
     """The same part of the configuration, made by us."""
     raw = read_properties(FILE).entries
-    if part in java_name:
+    if part in CLASSES:
         return connector_config(raw, flow, part)
     if part in CLIENTS:
         return client_config(connector_config(raw, flow), *CLIENTS[part])
     return worker_config(raw, flow)
 
 
-@pytest.mark.parametrize("part", [*java_name, "worker", *CLIENTS])
+@pytest.mark.parametrize("part", [*CLASSES, "worker", *CLIENTS])
 @pytest.mark.parametrize("flow", [Flow("a", "b"), Flow("c.d", "a")], ids=str)
 def test_layers_equal_java_mm2s(flow: Flow, part: str) -> None:
     """Every key and every text, none more and none less."""

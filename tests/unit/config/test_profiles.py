@@ -11,8 +11,7 @@ import pytest
 
 from sparkmirror.cli.check import check_mirror_config
 from sparkmirror.cli.check_report import as_json, plain_lines
-from sparkmirror.config.files.config_reader import EffectiveValue
-from sparkmirror.config.files.notices import NoticeLevel
+from sparkmirror.config.files.notices import EffectiveValue, NoticeLevel
 from sparkmirror.config.keys.service_profiles import PROFILES, ProfileSetting, ServiceProfile
 from sparkmirror.config.keys.table import CLIENT, CONNECTOR, WORKER
 from sparkmirror.config.mirror_config import MirrorConfig
@@ -211,5 +210,5 @@ def test_the_example_on_each_page_is_a_good_file(profile: str) -> None:
     (example,) = re.findall(r"```properties\n(.*?)```", page, re.DOTALL)
     assert f".profile = {profile}\n" in example
     assert MirrorConfig.parse(example).all_notices() == []
-    assert "Not tried on the" in page
+    assert "Not tested on the" in page
     assert "As source" in page

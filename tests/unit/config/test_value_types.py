@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkmirror.config.keys.config_def import (
+from sparkmirror.config.keys.value_types import (
     ConfigType,
     InvalidValueError,
     Validator,

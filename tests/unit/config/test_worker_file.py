@@ -75,7 +75,6 @@ def test_an_ordinary_file_has_connects_defaults() -> None:
     assert found.internal_topics.configs_factor == ReplicationFactor(
         "config.storage.replication.factor", None, 3
     )
-    assert found.offset_flush_seconds == 5
     assert found.exactly_once is ExactlyOnce.DISABLED
     assert found.group.rebalance_delay_ms == 0
     assert found.overrides == ClientOverrides()
@@ -102,7 +101,6 @@ def test_a_file_as_people_have_it_is_read_with_one_remark_a_line() -> None:
         "plugin.path=/opt/plugins",
     )
     found = file.settings
-    assert found.offset_flush_seconds == 10
     assert found.internal_topics.offsets_factor.value == 1
     assert found.rest.listeners == (RestListener("http", "127.0.0.1", 8084),)
     remarks = [one for one in file.notices if one.key != "listeners"]

@@ -93,7 +93,7 @@ def rounds(*looks: list[GroupPosition], empty: set[TopicPartition] | None = None
 def parked(seen: Rounds, *, timeout: float = 0.0, rewind: bool = False) -> MigratedGroup:
     """Park the group, without waiting."""
     said: list[str] = []
-    return migrate_group(seen, "g", timeout_seconds=timeout, rewind=rewind, say=said.append)  # type: ignore[arg-type]
+    return migrate_group(seen, "g", timeout_seconds=timeout, rewind=rewind, on_progress=said.append)  # type: ignore[arg-type]
 
 
 def test_an_exact_group_is_set_and_read_back() -> None:
@@ -140,11 +140,11 @@ def test_a_group_that_moves_while_it_is_parked_is_not_parked() -> None:
     moved = GroupPosition(
         "g", HERE, CommittedOffset(6), GroupPositionState.TRANSLATED, THERE, EXACT.translation
     )
-    with pytest.raises(GroupMigrationError, match="went on consuming"):
+    with pytest.raises(GroupMigrationError, match="kept consuming"):
         parked(rounds([EXACT], [moved]))
     seen = rounds([EXACT])
     seen.target_groups.keeps = False
-    with pytest.raises(GroupMigrationError, match="somebody else moves it"):
+    with pytest.raises(GroupMigrationError, match="another client moves it"):
         parked(seen)
 
 

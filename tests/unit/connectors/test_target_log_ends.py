@@ -11,15 +11,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kafka.errors import IncompatibleBrokerVersion
 
 from sparkmirror.connectors import target_log_ends
 from sparkmirror.connectors.target_log_ends import LogEndCheck, TargetLogEnds, _BatchState
+from sparkmirror.errors import BrokerError
 from sparkmirror.kafka.descriptions import PartialResults
 from sparkmirror.kafka.transactions import OpenTransaction
 from sparkmirror.model import TopicPartition
 
 TP = TopicPartition("a.t", 0)
-OURS, OTHER = 7, 8
+OURS, OTHER, FORGOTTEN, NOBODY_KNOWS = 7, 8, 9, 10
 COMMITTED, COMMIT, ABORTED, ABORT, OPEN = "data", "commit", "aborted", "abort", "open"
 Batch = tuple[str, int]  # what it holds, how many records
 
@@ -43,7 +45,10 @@ class Log(TargetLogEnds):
         self._admin = self  # type: ignore[assignment]
         self._client = SimpleNamespace(  # type: ignore[assignment]
             connection=SimpleNamespace(alias="b"),
-            broker_error=lambda _doing, code, _name: RuntimeError(code),
+            broker_error=lambda _doing, code, _name: BrokerError(
+                "no", cluster="b", code=code, retriable=False
+            ),
+            retry=lambda _doing, step: step(),
         )
 
     def end_offsets(self, wanted: Iterable[TopicPartition], level: str) -> Any:
@@ -56,7 +61,7 @@ class Log(TargetLogEnds):
         """As of the admin."""
         return PartialResults(dict.fromkeys(wanted, self._first), {})
 
-    def _fetch(self, positions: Mapping[TopicPartition, int]) -> Any:
+    def _fetch(self, positions: Mapping[TopicPartition, int], _partition_bytes: int) -> Any:
         self.asked += 1
         if self._code:
             return {}, {TP: self._code}
@@ -70,9 +75,19 @@ class Log(TargetLogEnds):
     def end_check(
         self, last: int, monkeypatch: pytest.MonkeyPatch, producer: int = OURS
     ) -> LogEndCheck:
-        """Look at it; an open transaction is that producer's."""
+        """Check it. An open transaction belongs to that producer."""
         since = [] if self._stable is None else [OpenTransaction(TP, producer, self._stable)]
-        monkeypatch.setattr(target_log_ends, "open_transactions", lambda *_: since)
+
+        def open_transactions(*_: object) -> list[OpenTransaction]:
+            if producer == NOBODY_KNOWS:
+                raise IncompatibleBrokerVersion
+            return since
+
+        ids = SimpleNamespace(names_by_producer_id=lambda: {OURS: "ours", OTHER: "another"})
+        monkeypatch.setattr(target_log_ends, "open_transactions", open_transactions)
+        monkeypatch.setattr(target_log_ends, "TransactionalIds", lambda *_: ids)
+        monkeypatch.setattr(target_log_ends, "_STABLE_SECONDS", 0.0)
+        monkeypatch.setattr(target_log_ends, "PAUSE_SECONDS", 0.0)
         return self.check({TP: last}, {OURS})
 
 
@@ -93,13 +108,16 @@ def test_a_log_that_holds_its_last_record_is_left_alone(
     batches: list[Batch], last: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever came behind it."""
-    assert Log(batches).end_check(last, monkeypatch) == ({}, {}, set())
+    assert Log(batches).end_check(last, monkeypatch) == ({}, {}, set(), set())
 
 
 @pytest.mark.parametrize(
     ("batches", "last", "end"),
     [
         pytest.param([(COMMITTED, 5), (COMMIT, 1)], 20, 5, id="shorter"),
+        pytest.param(
+            [(COMMITTED, 5), (COMMIT, 1), (ABORTED, 1), (ABORT, 1)], 6, 5, id="as long as before"
+        ),
         pytest.param([(COMMITTED, 5), (COMMIT, 1), (ABORT, 1)], 20, 5, id="a marker since"),
         pytest.param(
             [(COMMITTED, 5), (COMMIT, 1), (ABORTED, 40), (ABORT, 1)], 20, 5, id="grown past it"
@@ -119,31 +137,46 @@ def test_a_log_that_lost_records_counts_up_to_the_last_committed_one(
     batches: list[Batch], last: int, end: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also if it has grown since."""
-    assert Log(batches).end_check(last, monkeypatch) == ({TP: end}, {}, set())
+    assert Log(batches).end_check(last, monkeypatch) == ({TP: end}, {}, set(), set())
 
 
-def test_a_transaction_without_its_marker_is_lost_and_open(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("producer", [OURS, FORGOTTEN])
+def test_a_transaction_without_its_marker_is_lost_and_open(
+    monkeypatch: pytest.MonkeyPatch, producer: int
+) -> None:
     """Its records are there, and whoever aborts it decides about them."""
     log = Log([(COMMITTED, 5), (COMMIT, 1), (OPEN, 10)])
-    assert log.end_check(15, monkeypatch) == ({TP: 5}, {TP: 6}, set())
+    assert log.end_check(15, monkeypatch, producer) == ({TP: 5}, {TP: 6}, set(), set())
 
 
-def test_a_strangers_open_transaction_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It will end some time."""
-    log = Log([(COMMITTED, 5), (COMMIT, 1), (OPEN, 1)])
-    assert log.end_check(4, monkeypatch, producer=OTHER) == ({}, {}, set())
-
-
-@pytest.mark.parametrize("code", [1, 6, 29])
-def test_a_doubt_that_cannot_be_answered_is_none(
-    code: int, monkeypatch: pytest.MonkeyPatch
+def test_an_old_broker_cannot_tell_whose_transaction_is_open(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Retention removed the record, the leader moves, or reading is not allowed."""
+    """Writing behind one of ours could commit it."""
+    log = Log([(COMMITTED, 5), (COMMIT, 1), (OPEN, 10)])
+    assert log.end_check(4, monkeypatch, NOBODY_KNOWS) == ({}, {TP: 6}, set(), set())
+
+
+@pytest.mark.parametrize("last", [4, 8])
+def test_a_strangers_open_transaction_keeps_nobody_waiting(
+    monkeypatch: pytest.MonkeyPatch, last: int
+) -> None:
+    """It will end some time. A last record behind its start cannot be read until then."""
+    log = Log([(COMMITTED, 5), (COMMIT, 1), (OPEN, 1), (COMMITTED, 2), (COMMIT, 1)])
+    unknown = {TP} if last > 6 else set()
+    assert log.end_check(last, monkeypatch, OTHER) == ({}, {}, unknown, set())
+
+
+@pytest.mark.parametrize(("code", "unknown"), [(1, set()), (6, {TP}), (29, set())])
+def test_a_doubt_that_cannot_be_answered_is_none(
+    monkeypatch: pytest.MonkeyPatch, code: int, unknown: set[TopicPartition]
+) -> None:
+    """Retention removed the record, the leader moves, or READ is not permitted."""
     log = Log([(COMMITTED, 5), (COMMIT, 1), (ABORTED, 9), (ABORT, 1)], code=code)
-    assert log.end_check(4, monkeypatch) == ({}, {}, set())
+    assert log.end_check(4, monkeypatch) == ({}, {}, unknown, set())
 
 
-def test_a_loss_that_may_not_be_read_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loss_that_may_not_be_read_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Going on at a guess would lose records."""
-    with pytest.raises(RuntimeError, match="29"):
-        Log([(COMMITTED, 5)], code=29).end_check(20, monkeypatch)
+    found = Log([(COMMITTED, 5)], code=29).end_check(20, monkeypatch)
+    assert found == ({}, {}, set(), {TP})

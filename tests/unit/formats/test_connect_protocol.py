@@ -62,7 +62,7 @@ def test_tasks_are_no_matter_of_the_group() -> None:
     whole = Assignment("l", "u", 1, ("c",)).encode()
     itself = (1).to_bytes(4, "big") + b"\xff" * 4
     assert whole.count(itself) == 1
-    with pytest.raises(WireError, match=r"parts \[0\] of connector 'c'"):
+    with pytest.raises(WireError, match=r"tasks \[0\] of connector 'c'"):
         Assignment.decode(whole.replace(itself, itself[:4] + bytes(4)))
 
 

@@ -42,7 +42,7 @@ def state(data: Path, process: ProcessIdentity, *, started: str | None = None) -
 def test_a_running_cluster_is_not_started_again(tmp_path: Path, sleeper: ProcessIdentity) -> None:
     """The name is taken as long as its broker lives."""
     state(tmp_path, sleeper)
-    with pytest.raises(SetupError, match=r"a already runs at 127\.0\.0\.1:1"):
+    with pytest.raises(SetupError, match=r"a is already running at 127\.0\.0\.1:1"):
         LocalClusters(tmp_path).start(
             ["a"], brokers=1, version="4.3.1", first_port=None, detached=False
         )
@@ -95,20 +95,20 @@ def test_names_that_cannot_be_directories_are_refused(tmp_path: Path, names: lis
 def test_a_broken_state_file_is_named(tmp_path: Path) -> None:
     """Half a file is an error with a remedy, not a stack trace."""
     (tmp_path / "state.json").write_text("[{")
-    with pytest.raises(SetupError, match=r"state\.json cannot be read"):
+    with pytest.raises(SetupError, match=r"Cannot read .*state\.json"):
         LocalClusters(tmp_path).clusters()
 
 
 @pytest.mark.parametrize(
     ("arguments", "exit_code", "said"),
     [
-        (["topics", "nobody"], 1, "There is no local cluster 'nobody'"),
-        (["topics", "127.0.0.1:1"], 1, "No broker answers at 127.0.0.1:1"),
-        (["down", "nobody"], 1, "There is no local cluster 'nobody'"),
-        (["up", "--clusters", "a,,b"], 1, "cannot be the name of a cluster"),
+        (["topics", "nobody"], 1, "Local cluster 'nobody' does not exist"),
+        (["topics", "127.0.0.1:1"], 1, "No broker responds at 127.0.0.1:1"),
+        (["down", "nobody"], 1, "Local cluster 'nobody' does not exist"),
+        (["up", "--clusters", "a,,b"], 1, "Invalid cluster name ''"),
         (["up", "--brokers", "4"], 2, "--brokers"),
         (["nonsense"], 2, "nonsense"),
-        (["status"], 0, "No local cluster runs."),
+        (["status"], 0, "No local cluster is running."),
     ],
 )
 def test_commands_answer_in_one_sentence(
@@ -210,7 +210,7 @@ def test_further_listeners_speak_what_they_are_told_to(tmp_path: Path) -> None:
         data=tmp_path,
         extra={},
         listeners=[
-            BrokerListener("DETOUR", "PLAINTEXT", port=3000, advertised=4000),
+            BrokerListener("PROXIED", "PLAINTEXT", port=3000, advertised=4000),
             BrokerListener("TLS", "SSL", port=5000, advertised=5000),
         ],
     )
@@ -218,12 +218,12 @@ def test_further_listeners_speak_what_they_are_told_to(tmp_path: Path) -> None:
     assert set(settings["listeners"].split(",")) == {
         "PLAINTEXT://127.0.0.1:1000",
         "CONTROLLER://127.0.0.1:2001",
-        "DETOUR://127.0.0.1:3000",
+        "PROXIED://127.0.0.1:3000",
         "TLS://127.0.0.1:5000",
     }
     assert settings["advertised.listeners"] == (
-        "PLAINTEXT://127.0.0.1:1000,DETOUR://127.0.0.1:4000,TLS://127.0.0.1:5000"
+        "PLAINTEXT://127.0.0.1:1000,PROXIED://127.0.0.1:4000,TLS://127.0.0.1:5000"
     )
     assert settings["listener.security.protocol.map"] == (
-        "PLAINTEXT:PLAINTEXT,DETOUR:PLAINTEXT,TLS:SSL,CONTROLLER:PLAINTEXT"
+        "PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,TLS:SSL,CONTROLLER:PLAINTEXT"
     )

@@ -60,14 +60,14 @@ def test_missing_java_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path:
     """No java anywhere: say so, and which version to install."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(SetupError, match=r"Java was not found.*Install Java 17 or newer"):
+    with pytest.raises(SetupError, match=r"Cannot find Java.*Install Java 17 or newer"):
         java_binary()
 
 
 def test_wrong_java_home_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A JAVA_HOME without java is an error, not a reason to look elsewhere."""
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(SetupError, match=rf"JAVA_HOME is {tmp_path}, but there is no java"):
+    with pytest.raises(SetupError, match=rf"JAVA_HOME is {tmp_path}, which has no bin/java"):
         java_binary()
 
 
@@ -85,5 +85,5 @@ def test_java_that_does_not_work_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_
     """A launcher that only prints an error is told apart from a version."""
     java_saying(tmp_path, "Unable to locate a Java Runtime.", exit_code=1)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(SetupError, match=r"it said: 'Unable to locate a Java Runtime\.'"):
+    with pytest.raises(SetupError, match=r"output: 'Unable to locate a Java Runtime\.'"):
         java_binary()

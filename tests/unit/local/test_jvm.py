@@ -22,7 +22,7 @@ Error while executing topic command : Topic 'x' is odd
         (_TRACE, "Topic 'x' is odd"),
         ("Some words\nError: no such file\n", "Error: no such file"),
         ("It only said this\n", "It only said this"),
-        ("", "it gave no reason"),
+        ("", "no reason was printed"),
     ],
 )
 def test_the_reason_is_found_between_stack_traces(output: str, expected: str) -> None:

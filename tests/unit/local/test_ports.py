@@ -54,7 +54,7 @@ def test_a_port_in_use_is_named() -> None:
 @pytest.mark.parametrize("number", [-1, 65536])
 def test_an_impossible_port_is_named(number: int) -> None:
     """No stack trace for a typing mistake."""
-    with pytest.raises(SetupError, match=rf"Port {number} cannot be used"):
+    with pytest.raises(SetupError, match=rf"Cannot use port {number}"):
         ReservedPort(number).reserve()
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sparkmirror.errors import WireError
 from sparkmirror.formats.map_chunk import ChunkKey, MapChunk, MappedRun
 from sparkmirror.model import TopicPartition
-from sparkmirror.offsets.map_builder import RUNS_A_CHUNK, MapBuilder
+from sparkmirror.offsets.map_builder import RUNS_PER_CHUNK, MapBuilder
 from sparkmirror.offsets.offset_map import Fit, OffsetMap, Translation
 
 TP = TopicPartition("orders", 3)
@@ -183,14 +183,14 @@ def test_every_mirrored_record_is_found_whatever_the_tasks_did(
 def test_chunks_are_cut_when_they_are_full(seed: int) -> None:
     """A gap per commit: many runs, several chunks, all exact."""
     bench, rng = Bench(), random.Random(seed)
-    for number in range(RUNS_A_CHUNK + 250 * seed):
+    for number in range(RUNS_PER_CHUNK + 250 * seed):
         bench.copy(rng.randint(1, 3), rng.randint(0, 2), rng.randint(0, 2))
         if number % 50 == 0:
             bench.flush()
     bench.flush()
     bench.check()
     for place, first in bench.keys.items():
-        assert len(bench.load(first, place).runs) <= RUNS_A_CHUNK
+        assert len(bench.load(first, place).runs) <= RUNS_PER_CHUNK
 
 
 def test_a_topic_without_gaps_is_one_run_however_long() -> None:
@@ -209,10 +209,10 @@ def test_a_topic_without_gaps_is_one_run_however_long() -> None:
 def test_a_transaction_marker_per_commit_takes_three_bytes() -> None:
     """The documented size."""
     bench = Bench()
-    for _ in range(RUNS_A_CHUNK):
+    for _ in range(RUNS_PER_CHUNK):
         bench.copy(100, 1, 0)
     bench.flush()
-    assert len(bench.log[0]) == 26 + 3 * RUNS_A_CHUNK
+    assert len(bench.log[0]) == 26 + 3 * RUNS_PER_CHUNK
 
 
 def test_before_the_map_is_said() -> None:

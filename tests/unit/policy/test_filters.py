@@ -98,5 +98,5 @@ def test_a_broken_item_is_named_with_its_key() -> None:
 
 def test_a_shell_wildcard_gets_the_regex_it_meant() -> None:
     """A lone star is what people write first."""
-    with pytest.raises(ConfigError, match=r"perhaps '\.\*' is meant"):
+    with pytest.raises(ConfigError, match=r"did you mean '\.\*'"):
         NamePattern.compile(("*",), "topics")

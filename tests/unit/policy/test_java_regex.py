@@ -33,8 +33,8 @@ def test_a_pattern_accepts_what_java_accepts(pattern: str) -> None:
     [
         ("a{", "count"),
         ("(a", "not closed"),
-        ("a)", "too many"),
-        ("[a", "ends in the middle"),
+        ("a)", "unmatched"),
+        ("[a", "incomplete"),
         (r"\p{Greek}", "Greek"),
         ("(?x)a", "'x'"),
         (r"\y", r"\y"),

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from sparkmirror.config.mirror_config import MirrorConfig
-from sparkmirror.config.settings import PolicySettings
 from sparkmirror.errors import ConfigError
 from sparkmirror.model import Flow
 from sparkmirror.policy.loading import load_policy, policy_errors
 from sparkmirror.policy.replication import DefaultReplicationPolicy, IdentityReplicationPolicy
+from sparkmirror.policy.settings import PolicySettings
 
 FLOW = Flow("a", "b")
 PLUGIN = """
@@ -94,7 +94,7 @@ def test_a_dotted_path_loads_a_class_of_the_users(plugin: str) -> None:
 @pytest.mark.parametrize(
     ("name", "part"),
     [
-        ("com.example.MyPolicy", "Java classes cannot be loaded here"),
+        ("com.example.MyPolicy", "Java classes cannot be loaded"),
         ("no_such_module.Policy", "on the Python path"),
         ("Policy", "package.module.ClassName"),
         (".Policy", "package.module.ClassName"),
@@ -121,7 +121,7 @@ def test_a_class_without_the_methods_is_refused(plugin: str) -> None:
 
 def test_a_class_that_needs_arguments_is_refused(plugin: str) -> None:
     """Options come through configure()."""
-    with pytest.raises(ConfigError, match=r"take the options in configure\(options\)"):
+    with pytest.raises(ConfigError, match=r"read the options in configure\(options\)"):
         load_policy(replace(settings(), topic_filter_class=f"{plugin}.Needy"), FLOW)
 
 

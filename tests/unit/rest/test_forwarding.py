@@ -14,11 +14,11 @@ from fastapi import Request
 from fastapi.responses import Response
 from starlette.types import Message
 
-from sparkmirror.connect import forwarding
 from sparkmirror.connect.api import ApiError, ConnectorInfo, ForwardTo
 from sparkmirror.connect.forwarding import forwarded_query
 from sparkmirror.rest.app import AppOptions
 from sparkmirror.rest.dispatch import Dispatcher, RequestLimits
+from sparkmirror.security import http_request
 from support.clients.served_rest import ServedRest
 from support.peers.memory_worker import MemoryWorker
 
@@ -106,7 +106,7 @@ def test_nobody_waits_for_a_suspended_leader_that_leads_no_more(
     served: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The system takes its connections, and nobody answers them."""
-    monkeypatch.setattr(forwarding, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(http_request, "_CHECK_SECONDS", 0.05)
     still = [True, True, False]
 
     class Deposed(Follower):
@@ -134,11 +134,11 @@ def test_nothing_is_changed_for_somebody_who_has_hung_up(method: str, is_done: b
 
     async def ask() -> None:
         scope = {"type": "http", "method": method, "path": "/", "headers": [], "server": ("h", 1)}
-        await Dispatcher(MemoryWorker(), RequestLimits()).dispatch(Request(scope, hung_up), call)
+        await Dispatcher(MemoryWorker(), RequestLimits()).run(Request(scope, hung_up), call)
 
     async def read() -> None:
         scope = {"type": "http", "method": method, "path": "/", "headers": [], "server": ("h", 1)}
-        await Dispatcher(MemoryWorker(), RequestLimits()).read_json_body(Request(scope, hung_up))
+        await Dispatcher(MemoryWorker(), RequestLimits()).read_body(Request(scope, hung_up))
 
     with pytest.raises(ApiError):
         anyio.run(read)

@@ -187,7 +187,7 @@ def test_a_port_for_everybody_is_remarked(authority: Authority) -> None:
     for host in ("", "0.0.0.0", "10.0.0.1", "worker-1"):  # noqa: S104 - never bound
         plain = RestSettings((HTTP, RestListener("http", host, 8083)))
         (sentence,) = startup_warnings(plain)
-        assert "asks nobody for a password" in sentence
+        assert "has no authentication" in sentence
         (sentence,) = startup_warnings(replace(plain, users=users))
         assert "https" in sentence
         secure = RestSettings((RestListener("https", host, 8443),), tls=authority.tls())

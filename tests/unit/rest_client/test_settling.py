@@ -12,7 +12,7 @@ from sparkmirror.rest_client.responses import ConnectorStateInfo, StateInfo
 def status(connector: str, *tasks: str) -> ConnectorStateInfo:
     """A connector in a state, and its tasks."""
     states = {index: StateInfo(state) for index, state in enumerate(tasks)}
-    return ConnectorStateInfo("m", "source", StateInfo(connector), states)
+    return ConnectorStateInfo("m", StateInfo(connector), "source", states)
 
 
 @pytest.mark.parametrize(

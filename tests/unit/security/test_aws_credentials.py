@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import socket
 import threading
@@ -15,7 +14,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import parse_qs, parse_qsl, urlsplit
+from urllib.parse import parse_qs
 
 import pytest
 
@@ -28,7 +27,6 @@ from sparkmirror.security.aws_credentials import (
     AwsCredentialSource,
     credential_source,
 )
-from sparkmirror.security.msk_iam import LIFETIME_SECONDS, sign_token
 from sparkmirror.security.settings import (
     AwsSettings,
     SaslMechanism,
@@ -352,33 +350,6 @@ def test_keys_that_sts_denies_are_an_error_of_the_cluster(
         with pytest.raises(AuthenticationError, match=r"Cluster 'a'.*AccessDenied"):
             client.retry("looking", lambda: client.metadata([]))
         assert broker.seen == [API_VERSIONS]
-
-
-@pytest.mark.parametrize("token", ["IQoJb3/JpZ2+luX2Vj==", None])
-def test_botocore_signs_the_same(token: str | None) -> None:
-    """A request of the same moment, by AWS's own Python library."""
-    from botocore import auth, awsrequest, credentials  # noqa: PLC0415 - an extra
-
-    signer = auth.SigV4QueryAuth(
-        credentials.Credentials("AKIDEXAMPLE", "wJalr/XUtn+FEMI=K7MDENG", token),
-        "kafka-cluster",
-        REGION,
-        expires=LIFETIME_SECONDS,
-    )
-    url = f"https://kafka.{REGION}.amazonaws.com/?Action=kafka-cluster%3AConnect"
-    request = awsrequest.AWSRequest("GET", url)
-    signer.add_auth(request)
-    theirs = dict(parse_qsl(urlsplit(request.url).query))
-    now = datetime.strptime(theirs["X-Amz-Date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
-    keys = AwsCredentials(
-        "AKIDEXAMPLE", Secret("wJalr/XUtn+FEMI=K7MDENG"), Secret(token) if token else None
-    )
-    made = sign_token(REGION, keys, now).text.reveal()
-    address = base64.urlsafe_b64decode(made + "=" * (-len(made) % 4)).decode()
-    ours = dict(parse_qsl(urlsplit(address).query))
-
-    assert ours.pop("User-Agent").startswith("sparkmirror/")
-    assert theirs == ours
 
 
 def test_one_source_for_the_same_settings() -> None:

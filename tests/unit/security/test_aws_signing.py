@@ -27,12 +27,13 @@ REGION = "eu-central-1"
 KEYS = AwsCredentials(
     "AKIDEXAMPLE", Secret("wJalr/XUtn+FEMI=K7MDENG"), Secret("IQoJb3/JpZ2+luX2Vj==")
 )
-NOW = datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
-def moment(text: str) -> datetime:
-    """As a signed request writes it."""
-    return datetime.strptime(text, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+def set_clock(monkeypatch: pytest.MonkeyPatch, text: str) -> datetime:
+    """Let botocore sign at the moment that a signed request names."""
+    now = datetime.strptime(text, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+    monkeypatch.setattr("botocore.auth.get_current_datetime", lambda: now)
+    return now
 
 
 def opened(token: str) -> list[str]:
@@ -40,20 +41,22 @@ def opened(token: str) -> list[str]:
     return base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode().split("&")
 
 
-def test_a_signed_request_is_amazons() -> None:
+def test_a_signed_request_is_amazons(monkeypatch: pytest.MonkeyPatch) -> None:
     """All but who made it, the signature included."""
     theirs = json.loads((GOLDEN / "msk-iam.json").read_text())
-    ours = json.loads(sign_login_message("localhost", REGION, KEYS, moment(theirs["x-amz-date"])))
+    set_clock(monkeypatch, theirs["x-amz-date"])
+    ours = json.loads(sign_login_message("localhost", REGION, KEYS))
 
     assert {**theirs, "user-agent": ours["user-agent"]} == ours
     assert ours["user-agent"].startswith("sparkmirror/")
 
 
-def test_a_signed_token_is_amazons() -> None:
+def test_a_signed_token_is_amazons(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same as an address in base64, for as long as MSK takes it."""
     theirs = opened((GOLDEN / "msk-iam-token.txt").read_text().strip())
-    now = moment(next(one for one in theirs if one.startswith("X-Amz-Date=")).partition("=")[2])
-    token = sign_token(REGION, KEYS, now)
+    date = next(one for one in theirs if one.startswith("X-Amz-Date=")).partition("=")[2]
+    now = set_clock(monkeypatch, date)
+    token = sign_token(REGION, KEYS)
 
     *fields, agent = opened(token.text.reveal())
     assert sorted(theirs[:-1]) == sorted(fields)
@@ -61,11 +64,22 @@ def test_a_signed_token_is_amazons() -> None:
     assert token.expires_at == now.timestamp() + LIFETIME_SECONDS
 
 
+def test_the_host_is_sent_as_it_is_signed() -> None:
+    """SigV4 signs host names in lower case."""
+    assert json.loads(sign_login_message("B-1.Kafka", REGION, KEYS))["host"] == "b-1.kafka"
+
+
+def test_keys_without_a_session_token_send_none() -> None:
+    """Those of a user; keys of a role have one."""
+    of_a_user = AwsCredentials(KEYS.access_key, KEYS.secret_key, None)
+    assert "x-amz-security-token" not in json.loads(sign_login_message("b", REGION, of_a_user))
+
+
 def test_no_secret_key_is_in_what_is_sent() -> None:
     """It signs and stays here; the session token goes along, as it must."""
     for made in (
-        sign_login_message("b-1.kafka", REGION, KEYS, NOW).decode(),
-        "".join(opened(sign_token(REGION, KEYS, NOW).text.reveal())),
+        sign_login_message("b-1.kafka", REGION, KEYS).decode(),
+        "".join(opened(sign_token(REGION, KEYS).text.reveal())),
     ):
         assert KEYS.secret_key.reveal() not in made
         assert KEYS.access_key in made

@@ -407,16 +407,16 @@ def test_nonsense_is_refused_and_the_server_goes_on(
 
     assert join(epoch.invitation).split == SPLIT
     (record,) = caplog.records
-    assert "a connection to the control port was refused" in record.getMessage()
+    assert "rejected a connection to the control port" in record.getMessage()
     assert record.exc_info is None
 
 
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        (b"no JSON", "no JSON"),
-        (b'{"type": "progress", "progress": {}}', "its report cannot be read: its fields"),
-        (b'{"type": "progress"}', "its report cannot be read: its fields"),
+        (b"no JSON", "not JSON"),
+        (b'{"type": "progress", "progress": {}}', "invalid report: its fields"),
+        (b'{"type": "progress"}', "invalid report: its fields"),
         (None, "it reports for split 5"),
     ],
 )
@@ -434,7 +434,9 @@ def test_a_task_whose_report_makes_no_sense_is_named(
             pass
 
     (record,) = caplog.records
-    assert record.getMessage().startswith(f"{SETTINGS.flow}: the task of split {SPLIT.index} ")
+    assert record.getMessage().startswith(
+        f"{SETTINGS.flow}: disconnecting the task of split {SPLIT.index}: "
+    )
     assert why in record.getMessage()
     assert not epoch.line._latest
 

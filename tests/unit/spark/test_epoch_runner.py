@@ -36,7 +36,7 @@ _JAVA = "\n\n\tat org.apache.spark.api.python.BasePythonRunner.handle(PythonRunn
             ": java.lang.IllegalStateException: SparkContext has been shut down" + _JAVA,
             "java.lang.IllegalStateException: SparkContext has been shut down",
         ),
-        ("", "Spark gave no reason"),
+        ("", "Spark printed no reason"),
     ],
 )
 def test_the_reason_is_the_line_that_says_most(text: str, reason: str) -> None:

@@ -65,12 +65,11 @@ def read(
 def test_tasks_count_from_their_commit_on() -> None:
     """Before it they wait."""
     state, events = read(C, *TASKS)
-    assert (state.tasks("c"), state.waiting_tasks("c")) == ([], {0, 1})
+    assert state.tasks("c") == []
     assert events == [ConnectorChanged("c"), None, None]
     state, events = read(C, *TASKS, TasksCommit("c", 2))
     assert state.tasks("c") == [{"n": "0"}, {"n": "1"}]
     assert events[-1] == TasksChanged("c", (0, 1))
-    assert state.waiting_tasks("c") == set()
     assert state.applied_configs == {"c": {"name": "c"}}
 
 
@@ -97,7 +96,7 @@ def test_a_commit_without_all_its_tasks_makes_a_connector_inconsistent() -> None
 def test_a_deleted_connector_takes_its_tasks_with_it() -> None:
     """Created again, it begins without any."""
     state, events = read(C, *TASKS, TasksCommit("c", 2), TASKS[0], GONE)
-    assert (state.connectors, state.tasks("c"), state.waiting_tasks("c")) == ([], [], set())
+    assert (state.connectors, state.tasks("c")) == ([], [])
     assert events[-1] == ConnectorRemoved("c")
     state, _ = read(C, *TASKS, TasksCommit("c", 2), GONE, C)
     assert (state.tasks("c"), state.applied_configs, state.inconsistent) == ([], {}, set())

@@ -41,7 +41,7 @@ def test_what_is_not_known_is_not_said() -> None:
     bare = replace(
         GAP, kind=IncidentKind.NO_READ, first_offset=-1, last_offset=-1, records=-1, policy=""
     )
-    assert str(bare).startswith("no-read: orders-3: the target may not be read")
+    assert str(bare).startswith("no-read: orders-3: the target cannot be read")
     assert "[" not in str(bare)
 
 

@@ -13,12 +13,13 @@ from sparkmirror.formats.map_chunk import MappedRun
 from sparkmirror.model import ProducerState
 from sparkmirror.offsets.offset_map import Fit, OffsetMap, Translation
 from sparkmirror.task.comparison import Comparison
-from sparkmirror.task.copy_partition import CopiedRuns, CopyPartition, ResumePoint
+from sparkmirror.task.copy_partition import ClusterAliases, CopiedRuns, CopyPartition, ResumePoint
 from sparkmirror.task.messages import PartitionStart, chunk_from_text
 from sparkmirror.wire.outgoing import OutgoingBatch
 from sparkmirror.wire.reframe import OffsetRun
 
 PRODUCER = ProducerState(7, 0, 0)
+ALIASES = ClusterAliases("a", "b")
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def part() -> CopyPartition:
     start = PartitionStart(
         "t", 0, "a.t", 1_000, 1_099, producer=PRODUCER, is_handed_over=True, topic_id=None
     )
-    return CopyPartition(start)
+    return CopyPartition(start, ALIASES)
 
 
 def copied(part: CopyPartition, source: int, target: int, count: int) -> None:
@@ -101,7 +102,7 @@ def test_a_successor_goes_on_with_the_open_chunk(part: CopyPartition) -> None:
     start = PartitionStart(
         "t", 0, "a.t", 1_100, 1_199, producer=PRODUCER, map_chunk=part.receipt(0).map_chunk
     )
-    successor = CopyPartition(start)
+    successor = CopyPartition(start, ALIASES)
     copied(successor, 1_100, 1_200, 5)
     (chunk,) = successor.chunks_to_write()
     assert chunk.runs == (MappedRun(1_000, 1_100, 105),)

@@ -12,7 +12,7 @@ from kafka.protocol.producer import ProduceRequest
 from sparkmirror.config.settings import FetchSettings, IncidentPolicies, ProduceSettings
 from sparkmirror.errors import LeaseLostError
 from sparkmirror.model import ProducerState, TopicPartition
-from sparkmirror.task import copy_task, relay
+from sparkmirror.task import copy_task, task_builder
 from sparkmirror.task.messages import PartitionStart, Progress, Split, TaskSettings
 from sparkmirror.wire.record_batch import TRANSACTIONAL
 from sparkmirror.wire.settings import ConnectionSettings
@@ -61,7 +61,9 @@ class Bench:
         self.state = FakeCluster({POSITIONS: 1})
         self.source.alias, self.target.alias, self.state.alias = "a", "b", "worker"
         clusters = {"a": self.source, "b": self.target, "worker": self.state}
-        monkeypatch.setattr(relay, "Cluster", lambda _loop, settings: clusters[settings.alias])
+        monkeypatch.setattr(
+            task_builder, "Cluster", lambda _loop, settings: clusters[settings.alias]
+        )
         self.loop = FakeLoop()
         self.control = Silent()
         settings = TaskSettings(
@@ -94,9 +96,9 @@ class Bench:
             ),
         )
         self.task = copy_task.CopyTask(split, settings, self.control, self.loop)  # type: ignore[arg-type]
-        self.parts = self.task._relay.partitions
+        self.parts = self.task.parts.partitions
         self.part = self.parts[0]
-        self.task._relay.start_partitions()
+        self.task.parts.take_over.start(self.parts)
         self.source.learn()
 
     def asked(self) -> Request:
@@ -184,7 +186,7 @@ def test_a_task_on_a_machine_that_was_suspended_ends(
 
     monkeypatch.setattr(bench.loop, "run_once", turn, raising=False)
     monkeypatch.setattr(bench.control, "report", report)
-    monkeypatch.setattr(bench.task._relay, "tick", lambda _now: None)
+    monkeypatch.setattr(bench.task.parts, "tick", lambda _now: None)
     monkeypatch.setattr(copy_task, "TICK_SECONDS", 0.0)
     with pytest.raises(LeaseLostError):
         bench.task.run()
@@ -221,7 +223,7 @@ def test_stored_positions_name_the_last_acknowledged_offset(bench: Bench) -> Non
     bench.read(encode(numbered(10, 3)))
     bench.read(encode(numbered(13, 2)))
     bench.written().produced({TARGET: (0, 900)})
-    bench.task._relay.delivery.flush()
+    bench.task.parts.delivery.flush()
 
     batches = {}
     while bench.unanswered_writes():
@@ -239,7 +241,7 @@ def test_positions_go_to_the_workers_cluster_and_records_to_the_target(
     bench = Bench(monkeypatch, state_elsewhere=True)
     bench.read(encode(numbered(10, 3)))
     bench.written().produced({TARGET: (0, 900)})
-    delivery = bench.task._relay.delivery
+    delivery = bench.task.parts.delivery
     delivery.flush()
     assert not bench.unanswered_writes()
     request = bench.state.connection(1).waiting.popleft()
@@ -249,10 +251,10 @@ def test_positions_go_to_the_workers_cluster_and_records_to_the_target(
     assert not delivery.is_flushed
 
     request.produced({POSITIONS: (FORBIDDEN, -1)})
-    assert "worker: mm2-offsets.a.internal-0 cannot be written" in bench.task._relay.errors[0]
+    assert "worker: mm2-offsets.a.internal-0 cannot be written" in bench.task.parts.errors[0]
     bench.loop.advance(60)
     bench.state.connection(1).waiting.popleft().produced({POSITIONS: (0, 7)})
-    assert bench.task._relay.errors == []
+    assert bench.task.parts.errors == []
     assert delivery.is_flushed
 
 
@@ -265,7 +267,7 @@ def test_a_task_that_lost_its_lease_writes_no_positions_elsewhere_either(
     bench.written().produced({TARGET: (0, 900)})
     bench.control.silence_seconds = 5.5
     bench.task._advance(time.monotonic())
-    bench.task._relay.delivery.flush()
+    bench.task.parts.delivery.flush()
     assert not bench.state.connection(1).waiting
 
 
@@ -418,7 +420,7 @@ def test_a_refused_batch_that_cannot_be_taken_apart_hurts_nobody_else(
     assert (good.target.unanswered_requests, good.error) == (0, "")
     assert bad.position == 10
     assert bad.error.startswith("b: a.t-0: INVALID_RECORD")
-    (found,) = bench.task._relay.safeguards.take()
+    (found,) = bench.task.parts.reporter.drain()
     assert "cannot be taken apart" in found.cause
 
 
@@ -427,7 +429,7 @@ def test_partitions_without_a_leader_leave_the_memory_to_the_others(
 ) -> None:
     """Forty partitions of large records, one of which can be written: it goes on and on."""
     bench = Bench(monkeypatch, partitions=40, buffer_bytes=2 << 20)
-    relayed = bench.task._relay
+    parts = bench.task.parts
     for part in bench.parts[1:]:
         del bench.target.leaders[part.target.tp]
     value = b"." * 25_000
@@ -436,7 +438,7 @@ def test_partitions_without_a_leader_leave_the_memory_to_the_others(
         bench.loop.advance(1)
         bench.source.learn()
         bench.target.learn()
-        relayed.fetcher.send_fetches()
+        parts.fetcher.send_fetches()
 
     assert bench.part.position > 50
     assert {part.position for part in bench.parts[1:]} == {10}
@@ -519,7 +521,7 @@ def test_a_partition_that_is_refused_while_its_damage_is_recorded_comes_back(
     bench.target.leaders[LEDGER] = ledger
     for _step in range(60):
         bench.target.learn()
-        bench.task._relay.safeguards.tick()
+        bench.task.parts.reporter.check_acks()
         while bench.unanswered_writes():
             request = bench.written()
             request.produced(dict.fromkeys(request.batches, (0, bench.part.downstream + 1)))

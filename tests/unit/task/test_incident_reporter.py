@@ -8,11 +8,13 @@ import pytest
 from sparkmirror.model import TopicPartition
 from sparkmirror.state.incidents import Incident, IncidentKind
 from sparkmirror.task import incident_reporter
+from sparkmirror.task.copy_partition import ClusterAliases, CopyPartition
 from sparkmirror.task.incident_reporter import (
     LEDGER_TIMEOUT_SECONDS,
     IncidentReporter,
     new_incident,
 )
+from sparkmirror.task.messages import PartitionStart
 
 TP = TopicPartition("t", 0)
 
@@ -50,7 +52,7 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """The desk's clock."""
+    """The reporter's clock."""
     made = Clock()
     monkeypatch.setattr(incident_reporter, "time", made)
     return made
@@ -65,26 +67,26 @@ def gap(first: int, policy: str = "continue") -> Incident:
 def test_nobody_goes_on_before_the_ledger_has_it() -> None:
     """Each waits for its own entry, in order."""
     ledger, went_on = Ledger(), list[int]()
-    desk = IncidentReporter("a->b", ledger)  # type: ignore[arg-type]
+    reporter = IncidentReporter("a->b", ledger)  # type: ignore[arg-type]
     for first in (10, 20):
-        desk.record([gap(first)], lambda first=first: went_on.append(first))  # type: ignore[misc]
-    desk.check_acks()
+        reporter.record([gap(first)], lambda first=first: went_on.append(first))  # type: ignore[misc]
+    reporter.check_acks()
     assert went_on == []
     ledger.acked = 1
-    desk.check_acks()
-    assert (went_on, desk.is_idle) == ([10], False)
+    reporter.check_acks()
+    assert (went_on, reporter.is_idle) == ([10], False)
     ledger.acked = 2
-    desk.check_acks()
-    assert (went_on, desk.is_idle) == ([10, 20], True)
+    reporter.check_acks()
+    assert (went_on, reporter.is_idle) == ([10, 20], True)
 
 
 def test_a_ledger_that_cannot_be_written_is_no_reason_to_stop(clock: Clock) -> None:
     """After half a minute the partition goes on; the driver knows of the incident anyway."""
     went_on: list[bool] = []
-    desk = IncidentReporter("a->b", Ledger())  # type: ignore[arg-type]
-    desk.record([gap(10)], lambda: went_on.append(True))
+    reporter = IncidentReporter("a->b", Ledger())  # type: ignore[arg-type]
+    reporter.record([gap(10)], lambda: went_on.append(True))
     clock.now += LEDGER_TIMEOUT_SECONDS + 1
-    desk.check_acks()
+    reporter.check_acks()
     assert went_on == [True]
 
 
@@ -92,17 +94,36 @@ def test_a_ledger_that_cannot_be_written_is_no_reason_to_stop(clock: Clock) -> N
 def test_what_left_no_mark_waits_for_nothing() -> None:
     """The ledger stays as it is."""
     ledger, went_on = Ledger(), list[bool]()
-    desk = IncidentReporter("a->b", ledger)  # type: ignore[arg-type]
-    desk.record([gap(10, "stop")], lambda: went_on.append(True))
+    reporter = IncidentReporter("a->b", ledger)  # type: ignore[arg-type]
+    reporter.record([gap(10, "stop")], lambda: went_on.append(True))
     assert (went_on, ledger.written) == ([True], 0)
 
 
 @pytest.mark.usefixtures("clock")
 def test_the_driver_is_told_once_and_in_portions() -> None:
     """A message of the control channel has its limits."""
-    desk = IncidentReporter("a->b", Ledger())  # type: ignore[arg-type]
+    reporter = IncidentReporter("a->b", Ledger())  # type: ignore[arg-type]
     for first in range(600):
-        desk.report(gap(first))
-        desk.report(gap(first))
-    told = [len(desk.drain()) for _ in range(3)]
+        reporter.report(gap(first))
+        reporter.report(gap(first))
+    told = [len(reporter.drain()) for _ in range(3)]
     assert told == [500, 100, 0]
+
+
+@pytest.mark.usefixtures("clock")
+def test_an_incident_at_a_partition_names_its_position() -> None:
+    """The first and the last offset are the position; nothing waits for the ledger."""
+    reporter = IncidentReporter("a->b", Ledger())  # type: ignore[arg-type]
+    part = CopyPartition(PartitionStart("t", 0, "a.t", 40), ClusterAliases("a", "b"))
+    reporter.report_at(IncidentKind.REFUSED, part, "why")
+    (incident,) = reporter.drain()
+    assert (incident.first_offset, incident.last_offset, incident.records) == (40, 40, -1)
+    assert reporter.is_idle
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_notice_is_reported_once() -> None:
+    """And then forgotten."""
+    reporter = IncidentReporter("a->b", Ledger())  # type: ignore[arg-type]
+    reporter.notice("compared")
+    assert [reporter.drain_notices() for _ in range(2)] == [("compared",), ()]

@@ -10,9 +10,10 @@ import pytest
 from sparkmirror.model import TopicPartition
 from sparkmirror.state.incidents import Incident
 from sparkmirror.task import open_transaction_monitor
+from sparkmirror.task.copy_partition import ClusterAliases, CopyPartition
+from sparkmirror.task.messages import PartitionStart
 from sparkmirror.task.open_transaction_monitor import OpenTransactionMonitor
 from sparkmirror.wire import error_codes
-from sparkmirror.wire.fetch_session import FetchPartition
 from sparkmirror.wire.producer_queries import ActiveProducer, ProducerDescriptions
 
 TP = TopicPartition("t", 0)
@@ -25,23 +26,20 @@ class Bench:
         self.now = 0.0
         self.asked = 0
         self.incidents: list[Incident] = []
-        self.troubles: list[int] = []
-        self.part = FetchPartition(TP, 30)
+        start = PartitionStart("t", 0, "a.t", 30)
+        self.mine = CopyPartition(start, ClusterAliases("a", "b"))
         self.stand(stable=30, end=34)
         monkeypatch.setattr(open_transaction_monitor, "time", self)
         monkeypatch.setattr(open_transaction_monitor, "describe_producers", self._ask)
-        self.watch = OpenTransactionMonitor(None, 2.0, self, self._trouble)  # type: ignore[arg-type]
+        self.watch = OpenTransactionMonitor(None, 2.0, self, [self.mine])  # type: ignore[arg-type]
 
     def monotonic(self) -> float:
         """The clock."""
         return self.now
 
     def report(self, incident: Incident) -> None:
-        """As the desk's."""
+        """As IncidentReporter."""
         self.incidents.append(incident)
-
-    def _trouble(self, _part: FetchPartition, code: int, _text: str) -> None:
-        self.troubles.append(code)
 
     def _ask(self, _: object, _tps: object, done: Callable[[ProducerDescriptions], None]) -> None:
         self.asked += 1
@@ -54,13 +52,14 @@ class Bench:
 
     def stand(self, *, stable: int, end: int) -> None:
         """What the broker says, all of the stable part having been read."""
-        self.part.end_offset, self.part.high_watermark = stable, end
-        self.part.position, self.part.is_at_end = stable, True
+        part = self.mine.source
+        part.end_offset, part.high_watermark = stable, end
+        part.position, part.is_at_end = stable, True
 
     def wait(self, seconds: float) -> None:
         """Let time pass and look."""
         self.now += seconds
-        self.watch.check([self.part])
+        self.watch.check()
 
 
 @pytest.fixture
@@ -81,15 +80,17 @@ def test_the_oldest_open_transaction_is_named_once(bench: Bench) -> None:
     (incident,) = bench.incidents
     assert "producer id 7 began it at offset 30" in incident.cause
     assert "4 offsets" in incident.cause
-    assert bench.troubles == [error_codes.OPEN_TRANSACTION]
+    assert bench.mine.error_code == error_codes.OPEN_TRANSACTION
+    assert bench.mine.error.startswith("a: t-0: ")
 
 
 def test_the_trouble_ends_with_the_transaction(bench: Bench) -> None:
     """And the next one is another one."""
     bench.wait(3.0)
+    assert bench.mine.error_code == error_codes.OPEN_TRANSACTION
     bench.stand(stable=34, end=34)
     bench.wait(1.0)
-    assert bench.troubles == [error_codes.OPEN_TRANSACTION, error_codes.NONE]
+    assert bench.mine.error_code == error_codes.NONE
     bench.stand(stable=34, end=40)
     bench.wait(1.0)
     bench.wait(3.0)
@@ -101,7 +102,7 @@ def test_the_next_transaction_is_another_one_even_without_a_pause(bench: Bench) 
     bench.wait(3.0)
     bench.stand(stable=32, end=40)
     bench.wait(1.0)
-    assert bench.troubles[-1] == error_codes.NONE
+    assert bench.mine.error_code == error_codes.NONE
     bench.wait(3.0)
     assert [one.first_offset for one in bench.incidents] == [30, 32]
 

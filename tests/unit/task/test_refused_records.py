@@ -10,19 +10,20 @@ import pytest
 from sparkmirror.config.settings import FetchSettings, IncidentPolicies, ProduceSettings
 from sparkmirror.model import TopicPartition
 from sparkmirror.state.incidents import Incident
-from sparkmirror.task.copy_partition import CopyPartition
+from sparkmirror.task.copy_partition import ClusterAliases, CopyPartition
 from sparkmirror.task.dead_letters import RefusalContext, RefusedRecord
 from sparkmirror.task.messages import PartitionStart, TaskSettings
 from sparkmirror.task.refused_records import RefusedRecords
 from sparkmirror.wire.memory import MemoryBudget
 from sparkmirror.wire.outgoing import OutgoingBatch, prepare_batches
+from sparkmirror.wire.produce_partition import RefusedBatch
 from sparkmirror.wire.settings import ConnectionSettings
 from support.data.record_batches import encode, numbered
 
 TOO_LARGE, BAD_TIME = 10, 32
 
 
-class Desk:
+class FakeReporter:
     """Records at once."""
 
     def __init__(self) -> None:
@@ -62,15 +63,27 @@ class Bench:
             policies=IncidentPolicies(refused_record=policy),
         )  # fmt: skip
         self.budget = MemoryBudget(1 << 26)
-        self.desk, self.letters = Desk(), Letters()
+        self.reporter, self.letters = FakeReporter(), Letters()
         self.again: list[TopicPartition] = []
-        self.part = CopyPartition(PartitionStart("t", 0, "a.t", 10))
+        self.part = CopyPartition(PartitionStart("t", 0, "a.t", 10), ClusterAliases("a", "b"))
         self.refusals = RefusedRecords(
             settings,
             self.budget,
-            self.desk,  # type: ignore[arg-type]
+            self.reporter,  # type: ignore[arg-type]
             self.letters,  # type: ignore[arg-type]
-            lambda part: self.again.append(part.source.tp),
+            self,  # type: ignore[arg-type]
+        )
+
+    def reread_now(self, part: CopyPartition) -> None:
+        """As ReadControl: keep which partition is read again."""
+        self.again.append(part.source.tp)
+
+    def refuse(
+        self, out: OutgoingBatch, code: int, text: str, errors: dict[int, str]
+    ) -> list[OutgoingBatch] | None:
+        """The target refuses a record batch."""
+        return self.refusals.replace(
+            self.part, RefusedBatch(self.part.target, out, code, text, errors)
         )
 
     def read(self, first: int, count: int) -> list[OutgoingBatch]:
@@ -90,10 +103,10 @@ def test_what_is_too_large_is_halved_whatever_the_policy() -> None:
     """Nothing is lost by that."""
     bench = Bench("stop")
     (out,) = bench.read(10, 5)
-    pieces = bench.refusals.replace(bench.part, out, TOO_LARGE, "", {})
+    pieces = bench.refuse(out, TOO_LARGE, "", {})
     assert pieces is not None
     assert offsets(pieces) == [[10, 11], [12, 13, 14]]
-    assert bench.desk.incidents == []
+    assert bench.reporter.incidents == []
 
 
 def test_nothing_as_large_is_sent_again() -> None:
@@ -101,7 +114,7 @@ def test_nothing_as_large_is_sent_again() -> None:
     bench = Bench("skip")
     (out,) = bench.read(10, 8)
     size = out.size
-    assert bench.refusals.replace(bench.part, out, TOO_LARGE, "", {}) is not None
+    assert bench.refuse(out, TOO_LARGE, "", {}) is not None
     left = bench.refusals.filter_batches(bench.part, bench.read(18, 8))
     assert [one for some in offsets(left) for one in some] == [*range(18, 26)]
     assert all(one.size < size for one in left)
@@ -116,10 +129,10 @@ def test_named_records_are_set_aside_and_the_others_pass(policy: str, kinds: lis
     bench = Bench(policy)
     (out,) = bench.read(10, 6)
     errors = {4: "too new", 1: "too old", 2: ""}
-    assert bench.refusals.replace(bench.part, out, BAD_TIME, "in general", errors) is None
+    assert bench.refuse(out, BAD_TIME, "in general", errors) is None
     assert bench.again == [TopicPartition("t", 0)]
-    assert [str(one.kind) for one in bench.desk.incidents] == kinds
-    assert [(one.first_offset, one.last_offset) for one in bench.desk.incidents] == [
+    assert [str(one.kind) for one in bench.reporter.incidents] == kinds
+    assert [(one.first_offset, one.last_offset) for one in bench.reporter.incidents] == [
         (11, 12),
         (14, 14),
     ]
@@ -133,7 +146,7 @@ def test_a_batch_of_refused_records_only_leaves_nothing() -> None:
     """And gives its memory back."""
     bench = Bench("skip")
     (out,) = bench.read(10, 2)
-    assert bench.refusals.replace(bench.part, out, BAD_TIME, "", {0: "", 1: ""}) is None
+    assert bench.refuse(out, BAD_TIME, "", {0: "", 1: ""}) is None
     out.release()
     assert bench.refusals.filter_batches(bench.part, bench.read(10, 2)) == []
     assert bench.budget.held == 0
@@ -143,9 +156,9 @@ def test_a_policy_of_stop_reports_and_waits() -> None:
     """Nothing is set aside."""
     bench = Bench("stop")
     (out,) = bench.read(10, 3)
-    assert bench.refusals.replace(bench.part, out, BAD_TIME, "", {1: "too old"}) is None
-    assert not bench.refusals.is_recording(bench.part)
-    (incident,) = bench.desk.incidents
+    assert bench.refuse(out, BAD_TIME, "", {1: "too old"}) is None
+    assert not bench.part.is_recording
+    (incident,) = bench.reporter.incidents
     assert (incident.kind, incident.first_offset, incident.policy) == ("refused", 11, "stop")
 
 
@@ -154,8 +167,8 @@ def test_a_broker_that_names_no_record_is_asked_by_halves() -> None:
     bench = Bench("skip")
     before = bench.part.target.max_merged_bytes
     (out,) = bench.read(10, 2)
-    pieces = bench.refusals.replace(bench.part, out, BAD_TIME, "", {})
+    pieces = bench.refuse(out, BAD_TIME, "", {})
     assert pieces is not None
-    assert bench.refusals.replace(bench.part, pieces[0], BAD_TIME, "", {}) is None
+    assert bench.refuse(pieces[0], BAD_TIME, "", {}) is None
     assert bench.part.target.max_merged_bytes == before
     assert offsets(bench.refusals.filter_batches(bench.part, bench.read(10, 2))) == [[11]]

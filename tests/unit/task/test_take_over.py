@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sparkmirror.state.incidents import IncidentKind
-from sparkmirror.task import take_over
+from sparkmirror.task import comparison_runner
 from support.data.record_batches import Record, encode
 from support.mirrors.interrupted_copy import (
     COPIED,
@@ -269,7 +269,7 @@ def test_copy_is_exact_when_the_source_does_not_know_its_end_yet(
     flow: ScriptedMirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A new leader's high watermark lags behind: its log was not cut, and the status says so."""
-    monkeypatch.setattr(take_over, "_REPORT_AFTER_SECONDS", 0.5)
+    monkeypatch.setattr(comparison_runner, "_REPORT_AFTER_SECONDS", 0.5)
     flow.source_log.readable_limit = STORED
 
     def catch_up() -> None:

@@ -17,8 +17,8 @@ from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.kafka.descriptions import LogEnd
 from sparkmirror.model import ProducerState, TopicPartition
 from sparkmirror.state.incidents import IncidentKind
-from sparkmirror.task import take_over
-from sparkmirror.task.copy_partition import CopyPartition
+from sparkmirror.task import comparison_runner
+from sparkmirror.task.copy_partition import ClusterAliases, CopyPartition
 from sparkmirror.task.messages import PartitionStart, Split
 from sparkmirror.task.source_log_recovery import SourceLogRecovery
 from support.mirrors import scripted_mirror
@@ -147,7 +147,7 @@ class Anything:
         return lambda *_all, **_more: None
 
 
-class SlowDesk(Anything):
+class SlowReporter(Anything):
     """A ledger that answers when the test says so."""
 
     def __init__(self) -> None:
@@ -161,20 +161,18 @@ class SlowDesk(Anything):
 def test_nothing_is_skipped_when_a_transaction_is_aborted_while_the_ledger_is_written() -> None:
     """Exactly-once: 30 to 49 are acknowledged, not committed; the source is cut at 40; abort."""
     start = PartitionStart("t", 0, "a.t", 30, 29, leader_epoch=0, is_handed_over=True)
-    mine = CopyPartition(start)
+    mine = CopyPartition(start, ClusterAliases("a", "b"))
     mine.set_savepoint()
     mine.set_position(50)
     mine.source.position = 50
-    desk = SlowDesk()
+    reporter = SlowReporter()
 
     class Settings(Anything):
         policies = IncidentPolicies()
         fetch = FetchSettings()
 
-    class Reader(Anything):
-        is_copying = True
-
-        def store(self, _part: CopyPartition, then: Callable[[], None]) -> None:
+    class Immediate(Anything):
+        def store_position(self, _part: CopyPartition, then: Callable[[], None]) -> None:
             then()  # as TransactionalDelivery does
 
     anything = cast(Any, Anything())
@@ -183,16 +181,17 @@ def test_nothing_is_skipped_when_a_transaction_is_aborted_while_the_ledger_is_wr
         anything,
         anything,
         cast(Any, Settings()),
-        cast(Any, desk),
-        cast(Any, Reader()),
+        cast(Any, reporter),
+        cast(Any, Immediate()),
+        anything,
         {mine.source.tp: mine},
-        lambda _tp, _offset: None,
+        anything,
     )
     log.on_diverged(mine.source, 40)
-    assert len(desk.waiting) == 1
+    assert len(reporter.waiting) == 1
     mine.roll_back()  # the transaction is aborted: 30 to 49 are on the target no more
     assert mine.position == 30
-    desk.waiting[0]()
+    reporter.waiting[0]()
     assert mine.position == 30
 
 
@@ -259,7 +258,7 @@ def test_a_comparison_begins_when_others_wait_for_a_source_that_does_not_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As many comparisons as may run at once cannot read their source; the others starve."""
-    monkeypatch.setattr(take_over, "_MAX_RUNNING", 1)
+    monkeypatch.setattr(comparison_runner, "_MAX_RUNNING", 1)
     with interrupted() as flow:
         flow.source.create("u")
         flow.target.create("a.u")

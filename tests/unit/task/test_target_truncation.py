@@ -11,35 +11,31 @@ import pytest
 from sparkmirror.model import ProducerState
 from sparkmirror.state.incidents import Incident
 from sparkmirror.task import target_truncation
-from sparkmirror.task.copy_partition import CopyPartition, ResumePoint
+from sparkmirror.task.copy_partition import ClusterAliases, CopyPartition, ResumePoint
 from sparkmirror.task.messages import PartitionStart
 from sparkmirror.task.target_truncation import TargetTruncation
+from sparkmirror.wire import error_codes
 
 EARLIEST = 100
 
 
 class Task:
-    """Counts comparisons and remembers troubles."""
+    """Counts comparisons and keeps incidents."""
 
     def __init__(self) -> None:
         self.comparisons: list[float] = []
-        self.troubles: list[int] = []
         self.incidents: list[Incident] = []
 
-    def compare_again(self, _part: CopyPartition, pause: float) -> None:
+    def compare(self, _part: CopyPartition, pause: float) -> None:
         """Note the pause."""
         self.comparisons.append(pause)
 
-    def take_over_trouble(self, _part: CopyPartition, code: int, _text: str) -> None:
-        """Note the code."""
-        self.troubles.append(code)
-
     def report(self, incident: Incident) -> None:
-        """As the desk's."""
+        """As IncidentReporter."""
         self.incidents.append(incident)
 
     def record(self, incidents: Sequence[Incident], then: Callable[[], None]) -> None:
-        """As the desk's, with a ledger that answers at once."""
+        """As IncidentReporter, with a ledger that answers at once."""
         self.incidents += incidents
         then()
 
@@ -63,7 +59,8 @@ def log(task: Task, policy: str = "recopy") -> TargetTruncation:
 def partition(position: int, downstream: int, sequence: int) -> CopyPartition:
     """A partition that stands there."""
     producer = ProducerState(7, 0, sequence)
-    return CopyPartition(PartitionStart("t", 0, "a.t", position, downstream, producer=producer))
+    start = PartitionStart("t", 0, "a.t", position, downstream, producer=producer)
+    return CopyPartition(start, ClusterAliases("a", "b"))
 
 
 def test_the_pair_moves_behind_the_loss_and_some_more(task: Task) -> None:
@@ -113,6 +110,6 @@ def test_a_policy_of_stop_waits(task: Task) -> None:
     part = partition(500, 400, 300)
     log(task, "stop").on_truncated(part, 10)
     assert part.estimate is None
-    assert task.troubles == [-1007]
+    assert part.error_code == error_codes.TARGET_TRUNCATED
     assert task.comparisons[0] > 3
     assert task.incidents[0].policy == "stop"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sparkmirror.config.settings import FetchSettings, ProduceSettings
 from sparkmirror.errors import FencedError
 from sparkmirror.model import TopicPartition
-from sparkmirror.task import copy_task, relay
+from sparkmirror.task import copy_task, task_builder
 from sparkmirror.task.messages import (
     PartitionStart,
     Progress,
@@ -84,12 +84,12 @@ class Bench:
         split = Split(0, starts, TransactionStart("a-mm2-MirrorSourceConnector-0", 9, 4))
         clusters = {"a": self.source, "b": self.target.cluster}
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(relay, "Cluster", lambda _loop, one: clusters[one.alias])
+            patch.setattr(task_builder, "Cluster", lambda _loop, one: clusters[one.alias])
             self.task = copy_task.CopyTask(split, task_settings, self.control, self.loop)  # type: ignore[arg-type]
-        self.parts = self.task._relay.partitions
-        self.delivery = self.task._relay.delivery
+        self.parts = self.task.parts.partitions
+        self.delivery = self.task.parts.delivery
         self.ends = [0, 0]
-        self.task._relay.start_partitions()
+        self.task.parts.take_over.start(self.parts)
         self.source.learn()
 
     def grow(self, index: int = 0, batches: int = 1) -> None:
@@ -243,6 +243,21 @@ def test_after_an_abort_everything_is_read_again_from_what_is_committed() -> Non
     (sentence,) = [text for report in bench.control.reports for text in report.notices]
     assert sentence.startswith("aborted: b: a-mm2-MirrorSourceConnector-0: a.t-")
     assert [part.records for part in bench.parts] == [2 * BATCH, 3 * BATCH]
+
+
+def test_a_lost_sequence_of_a_position_aborts_the_transaction() -> None:
+    """Positions have the transaction's producer id; the records are copied again."""
+    bench = Bench()
+    bench.grow(0)
+    bench.read()
+    bench.until("produce")
+    bench.target.serve()
+    for _ in range(2):  # the second time it counts as lost
+        bench.until("produce")
+        bench.target.serve(refuse=OUT_OF_ORDER)
+    bench.settle()
+    assert (bench.target.aborts, bench.target.commits) == (1, 1)
+    bench.check()
 
 
 def test_a_target_that_lost_committed_records_ends_the_task() -> None:
@@ -510,4 +525,4 @@ def test_whatever_goes_wrong_committed_records_and_positions_agree(
     bench.settle()
     bench.check()
     bench.source.connection(1).lose()  # what is set aside for the fetch on its way
-    assert bench.task._relay.budget.held == 0
+    assert bench.task.parts.budget.held == 0

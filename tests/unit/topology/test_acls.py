@@ -19,8 +19,8 @@ from sparkmirror.topology.acls import (
     AclScope,
     GrantAcl,
     RevokeAcl,
+    desired_acls,
     plan_acls,
-    wanted_acls,
 )
 
 FILE = """
@@ -59,7 +59,7 @@ def acl(
 
 def carried(one: AclBinding, to: AclRules, *mirrored: str) -> AclBinding | None:
     """What becomes of one ACL; None: it stays where it is."""
-    wanted = wanted_acls([one], to, mirrored)
+    wanted = desired_acls([one], to, mirrored)
     assert wanted.notices == ()
     return next(iter(wanted.bindings), None)
 
@@ -184,7 +184,7 @@ def test_a_migration_carries_topic_acls_as_they_are(name: str, operation: Operat
 def test_an_acl_that_the_policy_cannot_carry_is_named(found: AclBinding) -> None:
     """A policy that puts the source behind the name has no common beginning."""
     suffix = replace(rules(AclScope.ALL), remote_name=lambda topic: f"{topic}.x")
-    wanted = wanted_acls([found, acl()], suffix, ["orders"])
+    wanted = desired_acls([found, acl()], suffix, ["orders"])
     assert wanted.bindings == {acl("orders.x")}
     assert [str(found) in notice for notice in wanted.notices] == [True]
 
@@ -241,18 +241,18 @@ def test_a_plan_never_reaches_beyond_ours(
 def test_a_denial_on_the_whole_cluster_is_not_carried_over() -> None:
     """It may be about the mirror itself, which could not take it back."""
     denial = acl("kafka-cluster", Operation.ALTER, Permission.DENY, kind=ResourceType.CLUSTER)
-    found = wanted_acls([denial], rules(AclScope.ALL))
+    found = desired_acls([denial], rules(AclScope.ALL))
     assert found.bindings == frozenset()
-    assert "could shut this mirror out" in found.notices[0]
+    assert "could lock out this mirror" in found.notices[0]
 
 
 def test_a_prefix_without_a_topic_is_neither_given_nor_taken() -> None:
     """Topics that cannot be listed for a while cost nobody a right."""
     one = acl("orders-", pattern=PatternType.PREFIXED)
     there = replace(one, name="a.orders-")
-    assert wanted_acls([one], rules(AclScope.ALL), ["orders-eu"]).bindings == {there}
-    found = wanted_acls([one], rules(AclScope.ALL), [])
+    assert desired_acls([one], rules(AclScope.ALL), ["orders-eu"]).bindings == {there}
+    found = desired_acls([one], rules(AclScope.ALL), [])
     assert (found.bindings, found.inactive) == (frozenset(), {there})
-    plan = plan_acls(found.bindings, {there}, {there}, removals=True, idle=found.inactive)
+    plan = plan_acls(found.bindings, {there}, {there}, removals=True, inactive=found.inactive)
     assert (plan.grants, plan.revocations, plan.vanished) == ((), (), ())
     assert plan_acls(set(), {there}, {there}, removals=True).revocations == (RevokeAcl(there),)

@@ -75,7 +75,7 @@ def test_a_refused_config_is_left_out_and_the_topic_created(says_which: bool) ->
     action = creation(retention_ms="1", segment_bytes="2", cleanup_policy="compact")
     (outcome,) = apply_topic_plan([action], target)
     assert outcome.error is None
-    assert [refused.name for refused in outcome.refused] == ["segment.bytes"]
+    assert [one.name for one in outcome.rejected] == ["segment.bytes"]
     assert target.created["a.t"].configs == {"retention.ms": "1", "cleanup.policy": "compact"}
     assert target.requests <= 6
 
@@ -85,7 +85,7 @@ def test_several_refused_configs_are_left_out(says_which: bool) -> None:
     """One after the other, all of them."""
     target = PickyCluster(refusing("a.a", "c.c", "e.e", says_which=says_which))
     (outcome,) = apply_topic_plan([creation(a_a="1", b_b="2", c_c="3", d_d="4", e_e="5")], target)
-    assert {refused.name for refused in outcome.refused} == {"a.a", "c.c", "e.e"}
+    assert {one.name for one in outcome.rejected} == {"a.a", "c.c", "e.e"}
     assert target.created["a.t"].configs == {"b.b": "2", "d.d": "4"}
 
 
@@ -95,7 +95,7 @@ def test_a_target_that_refuses_everything_still_gets_the_topic() -> None:
     target = PickyCluster(refusing(*(f"c.{n}" for n in range(12)), says_which=True))
     (outcome,) = apply_topic_plan([creation(**configs)], target)
     assert outcome.error is None
-    assert len(outcome.refused) == 12
+    assert len(outcome.rejected) == 12
     assert target.created["a.t"].configs == {}
 
 
@@ -126,7 +126,7 @@ def test_a_config_is_recognised_by_its_whole_name() -> None:
     target = PickyCluster(refusing("local.retention.ms", says_which=True))
     (outcome,) = apply_topic_plan([creation(retention_ms="1", local_retention_ms="2")], target)
     reason = "Topic 'a.t': config local.retention.ms is not allowed."
-    assert outcome.refused == (RejectedConfig("local.retention.ms", "2", reason),)
+    assert outcome.rejected == (RejectedConfig("local.retention.ms", "2", reason),)
 
 
 def test_a_refusal_that_no_config_is_to_blame_for_is_handed_back() -> None:

@@ -10,9 +10,9 @@ from sparkmirror.kafka.descriptions import ConfigEntry, ConfigSource
 from sparkmirror.topology.apply_configs import apply_configs
 from sparkmirror.topology.configs import (
     AlterTopic,
+    desired_configs,
     plan_configs,
     unknown_configs,
-    wanted_configs,
 )
 from sparkmirror.topology.topics import TopicRules
 
@@ -100,7 +100,7 @@ def test_what_cannot_be_set_is_left_out() -> None:
         ConfigEntry("b", None, ConfigSource.DYNAMIC_TOPIC, sensitive=True),
         own("c", "3"),
     )
-    assert wanted_configs(entries, RULES) == {"c": "3"}
+    assert desired_configs(entries, RULES) == {"c": "3"}
 
 
 def test_a_topic_that_one_side_did_not_answer_for_is_passed_over() -> None:
@@ -154,7 +154,7 @@ def test_the_rest_goes_through_when_some_are_refused(says_which: bool) -> None:
     action = alter("t", retention_ms="1", segment_ms="2", retention_bytes="3", cleanup_policy="4")
     [result] = apply_configs([action], cluster)
     assert result.error is None
-    assert result.refused.keys() == {"retention.ms", "segment.ms"}
+    assert result.rejected.keys() == {"retention.ms", "segment.ms"}
     assert cluster.taken == {"a.t": {"retention.bytes": "3", "cleanup.policy": "4"}}
 
 
@@ -163,7 +163,7 @@ def test_what_one_topic_taught_is_not_asked_for_the_others() -> None:
     cluster = PickyCluster("retention.ms", says_which=False)
     actions = [alter(f"t{n}", retention_ms="1", segment_ms=str(n)) for n in range(1000)]
     results = apply_configs(actions, cluster)
-    assert all(one.refused.keys() == {"retention.ms"} and one.error is None for one in results)
+    assert all(one.rejected.keys() == {"retention.ms"} and one.error is None for one in results)
     assert len(cluster.taken) == len(actions)
     assert cluster.requests < 10
 
@@ -173,7 +173,7 @@ def test_a_refusal_that_no_config_is_to_blame_for_is_handed_back() -> None:
     cluster = PickyCluster("retention.ms", says_which=True, code=AUTHORIZATION)
     [result] = apply_configs([alter("t", retention_ms="1")], cluster)
     assert isinstance(result.error, BrokerError)
-    assert result.refused == {}
+    assert result.rejected == {}
     assert cluster.taken == {}
 
 

@@ -30,7 +30,7 @@ def test_a_set_factor_that_cannot_be_met_names_key_cluster_and_brokers() -> None
     """The sentence says all that is needed to correct the file."""
     factor = ReplicationFactor("replication.factor", 3, 2)
     with pytest.raises(
-        ReplicationFactorError, match=r"'replication\.factor' asks for 3 .* 'b' has 1 broker\."
+        ReplicationFactorError, match=r"replication\.factor=3 .* 'b', which has 1 broker\."
     ) as caught:
         choose_factor(factor, "b", 1)
     assert (caught.value.key, caught.value.cluster) == ("replication.factor", "b")

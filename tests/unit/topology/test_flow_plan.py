@@ -110,7 +110,7 @@ def test_a_plan_fits_itself(some: list[Action]) -> None:
         ),
         (
             CreateInternalTopic(Side.SOURCE, "syncs", 1, -1, {}),
-            "create internal topic syncs on a: 1 partition, replicas as the brokers say",
+            "create internal topic syncs on a: 1 partition, default replication factor",
         ),
         (GrowTopic("o", "a.o", 1, 4), "grow topic a.o on b: from 1 to 4 partitions"),
         (ALTER, "alter topic a.views on b: retention.ms=6 (was 5)"),
@@ -129,7 +129,7 @@ def test_a_plan_fits_itself(some: list[Action]) -> None:
         ),
         (
             DeleteTopic("o", "a.o", "id"),
-            "delete topic a.o on b: with all its records, as o is gone from a",
+            "delete topic a.o on b: with all records, because o was deleted on a",
         ),
     ],
 )

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from sparkmirror.model import TopicPartition
 from sparkmirror.topology.forecast import (
-    MOST_TOPICS,
+    MAX_TOPICS,
     Forecast,
     PartitionBacklog,
     TopicForecast,
@@ -51,7 +51,7 @@ def test_the_biggest_topics_are_named_and_all_are_counted() -> None:
     found = summarize_backlogs([*some, backlog("done", position=100)])
     assert (found.records, found.bytes) == (1400, 100 * sum(range(1, 15)))
     assert [one.topic for one in found.biggest] == [f"t{n:02}" for n in range(14, 4, -1)]
-    assert len(found.biggest) == MOST_TOPICS
+    assert len(found.biggest) == MAX_TOPICS
 
 
 def test_an_unknown_size_makes_the_sum_unknown() -> None:

@@ -105,7 +105,7 @@ def test_two_topics_with_one_remote_name_are_reported() -> None:
     plan = plan_topics(topics(("x", 1), ("y", 2)), {}, {"x": (), "y": ()}, rules, 1)
     assert plan.actions == (CreateTopic("x", "all", 1, 1, {}),)
     assert plan.notices == (NameCollision("all", "x", "y"),)
-    assert "'x' and 'y' would both become 'all'" in str(plan.notices[0])
+    assert "'x' and 'y' have the same remote name 'all'" in str(plan.notices[0])
 
 
 @pytest.mark.parametrize(

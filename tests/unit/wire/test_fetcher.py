@@ -67,7 +67,7 @@ def test_a_session_the_broker_forgot_begins_anew(code: int) -> None:
     again = bench.request()
     assert (again.content.session_id, again.content.session_epoch) == (0, 0)
     assert again.positions == named((A, 2), (B, 0))
-    assert bench.sink.troubles == []
+    assert bench.listener.troubles == []
 
 
 def test_a_broker_without_sessions_is_asked_for_everything_each_time() -> None:
@@ -98,7 +98,7 @@ def test_a_rewound_partition_is_read_again_from_there() -> None:
     bench = FetcherHarness()
     bench.start()
     bench.request().fetched(data(A, 0), data(B, 0))
-    for out in bench.sink.taken.pop(A):
+    for out in bench.listener.taken.pop(A):
         out.release()
     bench.fetcher.seek_later(bench.parts[A], 0, 5.0)
     bench.request().fetched()
@@ -172,7 +172,7 @@ def test_a_lost_connection_costs_neither_position_nor_memory() -> None:
     bench.acknowledge(A)
     bench.broker().lose()
     assert bench.budget.held == 0
-    assert sorted(bench.sink.troubles) == [
+    assert sorted(bench.listener.troubles) == [
         (A, error_codes.CONNECTION_LOST),
         (B, error_codes.CONNECTION_LOST),
     ]
@@ -184,7 +184,7 @@ def test_a_lost_connection_costs_neither_position_nor_memory() -> None:
     assert (request.content.session_id, request.positions) == (0, named((A, 2), (B, 0)))
     request.fetched(data(A, 2))
     assert bench.offsets(A) == [2, 3]
-    assert bench.sink.recovered == [A]
+    assert bench.listener.recovered == [A]
 
 
 def test_a_dead_broker_does_not_stop_the_others() -> None:
@@ -196,7 +196,7 @@ def test_a_dead_broker_does_not_stop_the_others() -> None:
     bench.request(2).fetched(data(B, 0))
 
     assert bench.offsets(B) == [0, 1]
-    assert bench.sink.troubles == [(A, error_codes.CONNECTION_LOST)]
+    assert bench.listener.troubles == [(A, error_codes.CONNECTION_LOST)]
     assert bench.budget.held < LIMIT
 
 
@@ -248,7 +248,7 @@ def test_a_partition_without_a_leader_is_in_trouble_and_looked_for() -> None:
     del bench.cluster.leaders[A]
     bench.start()
 
-    assert bench.sink.troubles == [(A, error_codes.NO_LEADER)]
+    assert bench.listener.troubles == [(A, error_codes.NO_LEADER)]
     assert bench.cluster.refreshes == 1
     bench.request()
     bench.cluster.learn({A: 2})
@@ -261,7 +261,7 @@ def test_a_moved_partition_is_read_from_its_new_leader() -> None:
     bench.start()
     bench.request().fetched(data(A, 0))
     bench.request().fetched(error(A, NOT_LEADER))
-    assert bench.sink.troubles == [(A, NOT_LEADER)]
+    assert bench.listener.troubles == [(A, NOT_LEADER)]
     old = bench.request()
     assert old.forgotten == {tuple(A)}
 
@@ -283,7 +283,7 @@ def test_whatever_the_error_the_partition_comes_back(code: int) -> None:
         bench.request().fetched((A.topic, partition_data(0, damaged)))
     else:
         bench.request().fetched(error(A, code))
-    assert bench.sink.troubles == [(A, code)]
+    assert bench.listener.troubles == [(A, code)]
     before = bench.cluster.refreshes
 
     bench.loop.advance(7)
@@ -299,7 +299,7 @@ def test_refused_metadata_is_looked_at_again() -> None:
     bench = FetcherHarness(leaders={B: 1})
     bench.cluster.topic_errors["t"] = REFUSED
     bench.start()
-    assert bench.sink.troubles == [(A, REFUSED)]
+    assert bench.listener.troubles == [(A, REFUSED)]
     before = bench.cluster.refreshes
 
     bench.loop.advance(7)
@@ -329,7 +329,7 @@ def test_a_position_outside_the_log_is_somebody_elses_decision() -> None:
     bench.start()
     bench.request().fetched(error(A, OUT_OF_RANGE))
     bench.loop.advance(60)
-    assert bench.sink.outside == [bench.parts[A]]
+    assert bench.listener.outside == [bench.parts[A]]
     bench.request().fetched()
 
     bench.fetcher.resume_at(bench.parts[A], 500)
@@ -364,7 +364,7 @@ def test_a_recreated_topic_is_reported_and_not_read() -> None:
 
     bench.start()
 
-    assert bench.sink.troubles == [(A, error_codes.TOPIC_RECREATED)]
+    assert bench.listener.troubles == [(A, error_codes.TOPIC_RECREATED)]
     assert bench.request().positions == {(now, 1): 0}
 
 
@@ -390,7 +390,7 @@ def test_a_broker_that_is_too_old_is_reported() -> None:
     bench.broker().api_versions[1] = (0, 3)
     bench.start()
 
-    assert {code for _tp, code in bench.sink.troubles} == {error_codes.UNSUPPORTED_VERSION}
+    assert {code for _tp, code in bench.listener.troubles} == {error_codes.UNSUPPORTED_VERSION}
     assert not bench.broker().waiting
     assert bench.budget.held == 0
 
@@ -434,7 +434,7 @@ def test_data_for_an_older_position_is_ignored_after_a_rewind() -> None:
     bench.request().fetched(data(A, 0))
     slow = bench.request()
     assert slow.positions == named((A, 2))
-    for out in bench.sink.taken.pop(A):
+    for out in bench.listener.taken.pop(A):
         out.release()
     bench.fetcher.seek_later(bench.parts[A], 0, 5.0)
     bench.loop.advance(6)
@@ -451,7 +451,7 @@ def test_a_partition_that_was_paused_comes_back_when_it_is_rewound() -> None:
     bench = FetcherHarness()
     bench.start()
     bench.request().fetched(data(A, 0))
-    for out in bench.sink.taken.pop(A):
+    for out in bench.listener.taken.pop(A):
         out.release()
     bench.fetcher.pause(bench.parts[A])
     bench.fetcher.seek_later(bench.parts[A], 0, 5.0)
@@ -536,7 +536,7 @@ def test_the_partitions_of_a_lost_lane_go_to_those_that_are_left() -> None:
     bench.request(lane=1).fetched(data(TEN[1], 0, 60))
     assert bench.parts[TEN[1]].queued_bytes >= 2 * MAX_PARTITION_BYTES
     bench.broker(1, 1).lose()
-    assert {tp for tp, _code in bench.sink.troubles} == {TEN[1], TEN[9]}
+    assert {tp for tp, _code in bench.listener.troubles} == {TEN[1], TEN[9]}
 
     bench.loop.advance(1)
     bench.cluster.learn()
@@ -637,4 +637,4 @@ def test_an_answer_that_cannot_be_read_is_a_lost_request() -> None:
     request.fail(UnreachableError("closed", cluster="fake"))
 
     assert bench.budget.held == 0
-    assert {tp for tp, _code in bench.sink.troubles} == {A, B}
+    assert {tp for tp, _code in bench.listener.troubles} == {A, B}

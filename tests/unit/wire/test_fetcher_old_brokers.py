@@ -54,7 +54,7 @@ def test_records_are_read_with_every_version(version: int) -> None:
     first.fetched(data(A, 0), data(B, 0, 3))
 
     assert (bench.offsets(A), bench.offsets(B)) == ([0, 1], [0, 1, 2])
-    assert not bench.sink.troubles
+    assert not bench.listener.troubles
 
 
 @pytest.mark.parametrize("version", WITH_SESSIONS)
@@ -145,7 +145,7 @@ def test_a_log_that_was_cut_is_reported_as_version_12_does(epoch: int, end: int)
     bench.start()
     bench.question().reply(epoch_end(A, epoch=epoch, end=end))
 
-    assert bench.sink.diverging == [(A, end)]
+    assert bench.listener.diverging == [(A, end)]
     assert bench.parts[A].error == error_codes.SOURCE_TRUNCATED
     assert bench.request().positions == named((B, 0))
 
@@ -157,8 +157,8 @@ def test_an_end_without_an_epoch_is_compared_alone(end: int, *, is_cut: bool) ->
     bench.start()
     bench.question().reply(epoch_end(A, epoch=-1, end=end))
 
-    assert bench.sink.diverging == ([(A, 1)] if is_cut else [])
-    assert not bench.sink.outside
+    assert bench.listener.diverging == ([(A, 1)] if is_cut else [])
+    assert not bench.listener.outside
     assert bench.request().positions == named(*([] if is_cut else [(A, 2)]), (B, 0))
 
 
@@ -168,7 +168,7 @@ def test_an_epoch_that_the_leader_does_not_know_counts_as_out_of_range() -> None
     bench.start()
     bench.question().reply(epoch_end(A, epoch=-1, end=-1))
 
-    assert [part.tp for part in bench.sink.outside] == [A]
+    assert [part.tp for part in bench.listener.outside] == [A]
     assert bench.request().positions == named((B, 0))
 
 
@@ -177,7 +177,7 @@ def test_an_error_takes_the_partition_out_until_metadata_is_fresh() -> None:
     bench = EpochBench()
     bench.start()
     bench.question().reply(epoch_end(A, error=FENCED))
-    assert bench.sink.troubles == [(A, FENCED)]
+    assert bench.listener.troubles == [(A, FENCED)]
     bench.request().fetched()
     bench.cluster.learn()
     bench.request().fetched()
@@ -196,7 +196,7 @@ def test_reading_goes_on_where_nobody_can_tell(is_known: bool) -> None:
         bench.question().reply(epoch_end(A, error=NOT_AUTHORIZED))
 
     assert bench.request().positions == named((A, 2), (B, 0))
-    assert not bench.sink.troubles
+    assert not bench.listener.troubles
 
 
 def test_an_answer_about_an_old_position_is_not_used() -> None:
@@ -208,9 +208,9 @@ def test_an_answer_about_an_old_position_is_not_used() -> None:
 
     question.reply(epoch_end(A, end=1))
 
-    assert not bench.sink.diverging
+    assert not bench.listener.diverging
     bench.question().reply(epoch_end(A, end=1))
-    assert not bench.sink.diverging
+    assert not bench.listener.diverging
     assert bench.request().positions == named((A, 0), (B, 0))
 
 

@@ -14,7 +14,7 @@ from sparkmirror.errors import UndecodableResponseError, UnreachableError
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.memory import BATCH_OVERHEAD_BYTES, SharedBuffer
 from sparkmirror.wire.outgoing import OutgoingBatch
-from sparkmirror.wire.producer import ProducePartition
+from sparkmirror.wire.produce_partition import ProducePartition
 from sparkmirror.wire.reframe import OffsetRun
 from support.data.record_batches import encode, header, numbered
 from support.peers.producer_harness import (
@@ -45,7 +45,7 @@ def test_one_batch_per_partition_and_request_with_running_sequences() -> None:
     assert sequences(bench.broker()) == [0, 3, 5]
     bench.settle()
     bench.check_all_copied_once()
-    assert bench.sink.bases[:3] == [0, 0, 3]
+    assert bench.listener.bases[:3] == [0, 0, 3]
 
 
 def test_an_id_that_the_partition_does_not_know_goes_one_batch_at_a_time() -> None:
@@ -125,7 +125,7 @@ def test_what_cannot_fit_into_a_request_is_refused_before_it_is_sent() -> None:
     bench = ProducerHarness(max_request_bytes=limit, is_size_final=True)
     bench.offer(1, 30, 1)
     bench.offer(1, tp=OTHER)
-    bench.sink.pieces = [bench.batch(1), bench.batch(1)]
+    bench.listener.pieces = [bench.batch(1), bench.batch(1)]
     bench.producer.send_ready()
 
     assert [set(request.batches) for request in bench.broker().waiting] == [{TP, OTHER}]
@@ -136,7 +136,7 @@ def test_what_cannot_fit_into_a_request_is_refused_before_it_is_sent() -> None:
     assert len(sent) == 3
     assert max(sent) < limit
     assert sequences(bench.broker()) == [1, 2, 3]
-    assert bench.sink.rewinds == 0
+    assert bench.listener.rewinds == 0
 
 
 def test_requests_are_filled_up_to_the_limit_and_not_above() -> None:
@@ -160,9 +160,9 @@ def test_after_the_first_of_five_fails_all_are_resent_in_order(code: int) -> Non
     sent = [request.batches[TP] for request in waiting]
     waiting.popleft().produced({TP: (code, -1)})
     for _ in range(4):
-        assert len(bench.sink.troubles) == 0, "the answers are not all in"
+        assert len(bench.listener.troubles) == 0, "the answers are not all in"
         waiting.popleft().produced({TP: (OUT_OF_ORDER, -1)})
-    assert bench.sink.troubles == [code]
+    assert bench.listener.troubles == [code]
     assert not waiting
 
     bench.loop.advance(0.2)
@@ -171,7 +171,7 @@ def test_after_the_first_of_five_fails_all_are_resent_in_order(code: int) -> Non
     assert [request.batches[TP] for request in waiting] == sent
     bench.settle()
     bench.check_all_copied_once()
-    assert bench.sink.recoveries == 1
+    assert bench.listener.recoveries == 1
 
 
 def test_batches_appended_before_a_failed_one_was_answered_are_recognised() -> None:
@@ -185,11 +185,11 @@ def test_batches_appended_before_a_failed_one_was_answered_are_recognised() -> N
     first.produced({TP: (NOT_ENOUGH_AFTER_APPEND, -1)})
     for _ in range(2):
         bench.serve(waiting.popleft())
-    assert bench.sink.acks == {}, "nothing behind the first one counts before it does"
+    assert bench.listener.acks == {}, "nothing behind the first one counts before it does"
 
     bench.loop.advance(0.2)
     bench.serve(waiting.popleft())
-    assert bench.sink.acks == {TP: [0]}, "the others were sent again and are answered again"
+    assert bench.listener.acks == {TP: [0]}, "the others were sent again and are answered again"
     bench.settle()
     bench.check_all_copied_once()
 
@@ -224,7 +224,7 @@ def test_a_connection_lost_with_five_in_flight_loses_and_repeats_nothing(appende
 
     bench.broker().lose()
 
-    assert bench.sink.troubles == [error_codes.CONNECTION_LOST] * 2
+    assert bench.listener.troubles == [error_codes.CONNECTION_LOST] * 2
     assert bench.cluster.refreshes >= 1
     bench.settle()
     bench.check_all_copied_once()
@@ -254,7 +254,7 @@ def test_a_failed_partition_waits_and_the_others_go_on() -> None:
 def test_a_refused_partition_is_dropped_when_it_can_be_read_again() -> None:
     """Nothing stays held; what is read again gets the sequences that the broker did not take."""
     bench = ProducerHarness()
-    bench.sink.can_rewind = True
+    bench.listener.can_rewind = True
     bench.offer(1)
     bench.producer.send_ready()
     bench.serve(bench.broker().waiting.popleft())
@@ -263,7 +263,7 @@ def test_a_refused_partition_is_dropped_when_it_can_be_read_again() -> None:
     bench.broker().waiting.popleft().produced({TP: (TOO_LARGE, -1)})
     bench.broker().waiting.popleft().produced({TP: (OUT_OF_ORDER, -1)})
 
-    assert bench.sink.rewinds == 1
+    assert bench.listener.rewinds == 1
     assert bench.parts[TP].is_idle
     assert bench.budget.held == 0
     del bench.offered[TP][1:]
@@ -279,11 +279,11 @@ def test_a_lost_connection_lets_the_fetcher_look_at_the_budget_again() -> None:
     bench = ProducerHarness()
     bench.offer(1)
     bench.producer.send_ready()
-    answers = bench.sink.answers
+    answers = bench.listener.answers
 
     bench.broker().lose()
 
-    assert bench.sink.answers > answers
+    assert bench.listener.answers > answers
 
 
 def test_a_new_leader_waits_until_the_old_one_has_answered() -> None:
@@ -371,7 +371,7 @@ def test_nothing_is_written_when_the_topic_is_another_one_under_the_same_name() 
     bench.cluster.topic_ids[TP.topic] = uuid.UUID(int=2)
     bench.cluster.learn()
 
-    assert bench.sink.troubles == [UNKNOWN_TOPIC, error_codes.TOPIC_RECREATED]
+    assert bench.listener.troubles == [UNKNOWN_TOPIC, error_codes.TOPIC_RECREATED]
     assert not bench.broker().waiting
 
 
@@ -381,7 +381,7 @@ def test_a_partition_without_a_leader_is_reported_and_served_later() -> None:
     leader = bench.cluster.leaders.pop(TP)
     bench.offer(1, 1)
     bench.producer.send_ready()
-    assert bench.sink.troubles == [error_codes.NO_LEADER]
+    assert bench.listener.troubles == [error_codes.NO_LEADER]
     bench.loop.advance(0.2)
     assert bench.cluster.refreshes == 1
 
@@ -391,7 +391,7 @@ def test_a_partition_without_a_leader_is_reported_and_served_later() -> None:
     assert sequences(bench.broker()) == [0, 1]
     bench.settle()
     bench.check_all_copied_once()
-    assert bench.sink.recoveries == 1
+    assert bench.listener.recoveries == 1
 
 
 def test_out_of_order_twice_means_that_both_sides_are_compared() -> None:
@@ -402,12 +402,12 @@ def test_out_of_order_twice_means_that_both_sides_are_compared() -> None:
     bench.producer.send_ready()
     for _ in range(2):
         assert sequences(bench.broker()) == [70, 71]
-        assert not bench.sink.lost
+        assert not bench.listener.lost
         for request in [bench.broker().waiting.popleft() for _ in range(2)]:
             request.produced({TP: (OUT_OF_ORDER, -1)})
         bench.loop.advance(0.5)
 
-    assert bench.sink.lost == [TP]
+    assert bench.listener.lost == [TP]
     assert bench.parts[TP].is_idle
     bench.loop.advance(60)
     assert not bench.broker().waiting, "nothing is sent by itself"
@@ -419,7 +419,7 @@ def test_pieces_take_the_place_and_the_sequences_of_what_was_refused() -> None:
     bench.offer(4, 2, 2)
     bench.producer.send_ready()
     assert sequences(bench.broker()) == [0, 4, 6]
-    bench.sink.pieces = [bench.batch(1), bench.batch(1)]
+    bench.listener.pieces = [bench.batch(1), bench.batch(1)]
 
     first, second, third = [bench.broker().waiting.popleft() for _ in range(3)]
     first.produced({TP: (TOO_LARGE, -1)})
@@ -435,12 +435,12 @@ def test_pieces_take_the_place_and_the_sequences_of_what_was_refused() -> None:
 def test_what_is_refused_and_cannot_be_replaced_is_quarantined() -> None:
     """Nothing to send instead: the partition is read again much later."""
     bench = ProducerHarness()
-    bench.sink.can_rewind = True
+    bench.listener.can_rewind = True
     bench.offer(4)
     bench.producer.send_ready()
     bench.broker().waiting.popleft().produced({TP: (TOO_LARGE, -1)})
 
-    assert bench.sink.rewinds == 1
+    assert bench.listener.rewinds == 1
     assert bench.parts[TP].is_idle
 
 
@@ -465,15 +465,15 @@ def test_a_duplicate_is_as_good_as_an_acknowledgement() -> None:
 
     bench.broker().waiting.popleft().produced({TP: (DUPLICATE, -1)})
 
-    assert bench.sink.acks == {TP: [0]}
-    assert bench.sink.bases == [-1]
+    assert bench.listener.acks == {TP: [0]}
+    assert bench.listener.bases == [-1]
     assert bench.parts[TP].is_idle
 
 
 def test_batches_without_a_producer_id_are_resent_too() -> None:
     """Positions are written that way."""
     bench = ProducerHarness()
-    bench.parts[TP] = ProducePartition(TP)
+    bench.parts[TP] = ProducePartition(TP, listener=bench.listener)
     bench.offer(1)
     bench.producer.send_ready()
     assert header(bench.broker().waiting[0].batches[TP]).producer_id == -1
@@ -482,7 +482,7 @@ def test_batches_without_a_producer_id_are_resent_too() -> None:
 
     bench.broker().waiting.popleft().produced({TP: (0, 5)})
 
-    assert bench.sink.bases == [5]
+    assert bench.listener.bases == [5]
 
 
 def test_after_close_nothing_is_sent() -> None:
@@ -571,7 +571,7 @@ def test_what_was_surely_refused_can_be_taken_back() -> None:
     waiting = bench.broker().waiting
     waiting.popleft().produced({TP: (NOT_ENOUGH, -1)})
     waiting.popleft().produced({TP: (OUT_OF_ORDER, -1)})
-    assert bench.producer.unsend_refused(part)
+    assert part.unsend_refused()
     assert part.next_sequence == 0
     assert [out.sequence for out in part.pending] == [-1, -1]
     bench.loop.advance(1)
@@ -579,6 +579,6 @@ def test_what_was_surely_refused_can_be_taken_back() -> None:
     while waiting:
         waiting.popleft().produced({TP: (OUT_OF_ORDER, -1)})
 
-    assert not bench.producer.unsend_refused(part)
+    assert not part.unsend_refused()
     bench.settle()
     bench.check_all_copied_once()

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from sparkmirror.config.files.properties import MAX_BYTES, PropertiesFile, Property, read_properties
 from sparkmirror.config.files.tracked_files import read_bounded, record_file
-from sparkmirror.config.keys.config_def import InvalidValueError, parse_list
+from sparkmirror.config.keys.value_types import InvalidValueError, parse_list
 from sparkmirror.errors import ConfigError
 
 _CLASSES = {

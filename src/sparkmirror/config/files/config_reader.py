@@ -1,73 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Typed reading of layered texts against the key table, remembering all that was read.
+"""Reads layered texts into typed values by the key table, and into fields of settings classes.
 
-A wrong value does not stop the reading: it becomes a notice and its default is used, so that one
-pass over a file finds everything that is wrong with it.
+A wrong value becomes a notice and its default is used, so that one pass over a file finds all
+errors.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
 from sparkmirror.config.files.config_providers import ReferenceResolver, ResolvedText
 from sparkmirror.config.files.layering import LayeredConfig, LayeredValue, Origin
-from sparkmirror.config.files.notices import Notice, NoticeLevel, notice_at_line
+from sparkmirror.config.files.notices import ConfigReport, EffectiveValue, NoticeLevel
 from sparkmirror.config.files.properties import has_secret_suffix
-from sparkmirror.config.keys.config_def import ConfigKey, ConfigType, InvalidValueError, parse_list
-from sparkmirror.config.keys.table import is_secret
+from sparkmirror.config.keys.config_def import ConfigKey, ParsedValue, SettingsField
+from sparkmirror.config.keys.secret_keys import is_secret
+from sparkmirror.config.keys.value_types import ConfigType, InvalidValueError, parse_list
+from sparkmirror.config.settings import FlowSettings
 from sparkmirror.model import Secret
-
-
-@dataclass(frozen=True, slots=True)
-class EffectiveValue:
-    """One value that a flow runs with, as `check` shows it."""
-
-    section: str
-    key: str
-    text: str | Secret
-    origin: Origin
-    overrode: tuple[Origin, ...] = ()
-    no_effect_reason: str = ""  # why it has no effect
-
-
-@dataclass(slots=True)
-class ConfigReport:
-    """What one pass over a flow's configuration gathered.
-
-    No sentence shows what came through a config provider, whoever wrote the sentence.
-    """
-
-    effective: list[EffectiveValue] = field(default_factory=list)
-    notices: list[Notice] = field(default_factory=list)
-    _provided: set[str] = field(default_factory=set, repr=False)
-
-    def redact(self, resolved: ResolvedText) -> None:
-        """From here on sentences have `[hidden]` in the place of this value and its items."""
-        if resolved.from_provider:
-            for text in (resolved.text, *resolved.provided_parts):
-                texts = {text.strip(), *(item.strip() for item in text.split(","))}
-                self._provided |= {one for one in texts if len(one) >= _SHORTEST_SECRET}
-
-    def error(self, value: LayeredValue, key: str, sentence: str) -> None:
-        """Note that the line behind `value` is wrong; `sentence` begins with the key's name."""
-        written = value.origin.key or key
-        said = self._concealing(sentence)
-        self.notices.append(notice_at_line(NoticeLevel.ERROR, written, value.origin.line, said))
-
-    def warn(self, origin: Origin, sentence: str, level: NoticeLevel = NoticeLevel.WARNING) -> None:
-        """Remark on a line that may stay as it is."""
-        said = self._concealing(sentence)
-        self.notices.append(notice_at_line(level, origin.key, origin.line, said))
-
-    def _concealing(self, sentence: str) -> str:
-        lowered = sentence.lower()
-        held = [text for text in self._provided if text.lower() in lowered]
-        for text in sorted(held, key=len, reverse=True):
-            whole = rf"(?<![\w.-]){re.escape(text)}(?![\w-]|\.\w)"
-            sentence = re.sub(whole, "[hidden]", sentence, flags=re.IGNORECASE)
-        return sentence
 
 
 class ConfigReader:
@@ -80,6 +32,7 @@ class ConfigReader:
         self._values = values
         self._resolver = resolver
         self._report = report
+        self._keys: dict[str, ConfigKey] = {}
         self._parsed: dict[str, object] = {}
         self._hidden: set[str] = set()
         self._provided: set[str] = set()
@@ -88,7 +41,31 @@ class ConfigReader:
     def read_all(self, keys: Iterable[ConfigKey]) -> None:
         """Parse and check every key of the table, present or not."""
         for key in keys:
+            self._keys[key.name] = key
             self._parsed[key.name] = self._read(key)
+
+    def filled(self, settings: type) -> dict[str, Any]:
+        """The fields of `settings` that the keys of this reader fill."""
+        return {
+            field.name: self._field_value(key, field)
+            for key in self._keys.values()
+            for field in key.fills
+            if issubclass(settings, field.settings)
+        }
+
+    def _field_value(self, key: ConfigKey, field: SettingsField) -> Any:
+        if key.switch and not self.boolean(key.switch):
+            return None
+        value = self._parsed[key.name]
+        return field.convert(
+            ParsedValue(
+                _NO_VALUE.get(key.type) if value is None else value,
+                key,
+                self.origin(key.name).key or key.name,
+                self.is_in_file(key.name),
+                self.is_configured(key.name),
+            )
+        )
 
     def has_key(self, name: str) -> bool:
         """Whether the table has such a key."""
@@ -261,7 +238,16 @@ class ConfigReader:
         return resolved
 
 
-_SHORTEST_SECRET = 6  # shorter words of the file's own would be taken for it
+@dataclass(frozen=True, slots=True)
+class SettingsAndReaders:
+    """Settings, and the readers that rules between keys ask."""
+
+    settings: FlowSettings
+    connector: ConfigReader
+    worker: ConfigReader
+
+
+_NO_VALUE = {ConfigType.STRING: "", ConfigType.CLASS: "", ConfigType.LIST: ()}
 _NOTHING = ResolvedText(
     "", provided_parts=("",)
 )  # a reference that leads nowhere; already reported

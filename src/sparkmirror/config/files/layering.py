@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from sparkmirror.config.files.properties import Property
+from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.keys.security_keys import SECURITY_KEY_NAMES
 from sparkmirror.config.keys.service_profiles import (
     FACTOR,
@@ -89,20 +90,16 @@ class LayeredConfig(dict[str, LayeredValue]):
                 value.overriding(present) if present.yields_to(value) else present.overriding(value)
             )
 
-    def put_all(self, layer: Mapping[str, LayeredValue], prefix: str = "") -> None:
-        """Put a whole layer, each key behind `prefix`."""
+    def put_all(self, layer: Mapping[str, LayeredValue]) -> None:
+        """Put a whole layer."""
         for key, value in layer.items():
-            self.put(prefix + key, value)
+            self.put(key, value)
 
 
 RawProperties = Mapping[str, Property]
 
 _CLIENT_LEVEL = re.compile(r"^(consumer|producer|admin)")
 _ROLES = ("producer", "consumer", "admin")
-java_name = {
-    name: f"org.apache.kafka.connect.mirror.{name}"
-    for name in ("MirrorSourceConnector", "MirrorHeartbeatConnector", "MirrorCheckpointConnector")
-}
 
 
 def default_value(text: str, key: str = "") -> LayeredValue:
@@ -173,7 +170,7 @@ def connector_config(
     # MM2 lets these lose against every line; only a global or per-flow one can exist.
     derived = {
         "name": connector,
-        "connector.class": java_name[connector],
+        "connector.class": ConnectorClass(connector).java_name,
         "source.cluster.alias": flow.source,
         "target.cluster.alias": flow.target,
     }

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lines of a file that are Spark's own (`spark.*`), and which of them nobody may see."""
+"""The `spark.*` lines of a file, and which of them are hidden."""
 
 from __future__ import annotations
 
 import re
 
 from sparkmirror.config.files.config_providers import ReferenceResolver
-from sparkmirror.config.files.config_reader import ConfigReport
 from sparkmirror.config.files.layering import LayeredConfig
+from sparkmirror.config.files.notices import ConfigReport
+from sparkmirror.model import HIDDEN
 
 _PREFIX = "spark."
 # Spark's keys are not in our table. This is what Spark itself redacts, and keys to Azure's storage.
@@ -23,7 +24,7 @@ def is_sensitive(text: str) -> bool:
 def displayed_spark_conf(values: LayeredConfig) -> dict[str, str]:
     """The lines as they were written, references not resolved; secrets are hidden."""
     return {
-        key: "[hidden]" if is_sensitive(key) or is_sensitive(value.text) else value.text
+        key: HIDDEN if is_sensitive(key) or is_sensitive(value.text) else value.text
         for key, value in values.items()
         if key.startswith(_PREFIX)
     }

@@ -1,18 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Remembers which files a configuration was read from, so that all of them can be watched.
+"""Reads files up to a size limit, records which files were read, and notices their changes.
 
-Whoever reads says `record_file_reads`; whatever is read meanwhile, in the same thread, is noted by
-`read_bounded`, through which all of it passes: properties files, stores, login files, what config
-providers look up. A file is noted before it is opened: a change in between is seen as one later.
+`record_file_reads` records what the current thread reads through `read_bounded`: properties files,
+stores, login files, files of config providers. A file is recorded before it is opened, so that a
+change in between is noticed later. The size limit ends the reading of a device or a log that was
+named by mistake.
 
-Files that people name, read up to a bound: a device or a log given by mistake never ends.
-
-Notices that files have other content now, by looking at them again and again.
-
-A look is a stat of each, which follows symbolic links: Kubernetes swaps one to replace a whole
-directory. Files that are still being written change from look to look, so they count only when all
-of them stayed the same for two looks; one that is missing for a moment, as editors do it, is
-waited for. Neither is waited for much longer than others take.
+Changes are found by polling with stat, which follows symbolic links: Kubernetes replaces a
+directory by swapping a link. Files that are still being written count only when all of them were
+the same for two polls. A file that is missing for a moment, as with some editors, is waited for.
+Both waits are bounded.
 """
 
 from __future__ import annotations

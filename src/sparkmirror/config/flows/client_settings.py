@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kafka client keys become the settings of our own connections, fetches and produce requests.
+"""Reads the keys of Kafka clients into settings of connections, fetches and produce requests.
 
-Keys of Java's clients without a meaning here are named in the report with the reason.
+Keys of Java's clients that have no effect here are reported with the reason.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from sparkmirror.config.files.config_providers import ReferenceResolver
-from sparkmirror.config.files.config_reader import ConfigReader, ConfigReport
+from sparkmirror.config.files.config_reader import ConfigReader
 from sparkmirror.config.files.layering import (
     LayeredConfig,
     LayeredValue,
@@ -17,9 +17,10 @@ from sparkmirror.config.files.layering import (
     client_config,
     record_producer_config,
 )
-from sparkmirror.config.keys.client_keys import MAX_IN_FLIGHT, PRODUCER_COMPRESSION
-from sparkmirror.config.keys.config_def import bootstrap_address
+from sparkmirror.config.files.notices import ConfigReport
+from sparkmirror.config.keys.client_keys import MAX_IN_FLIGHT
 from sparkmirror.config.keys.table import CLIENT, SECURITY
+from sparkmirror.config.keys.value_types import bootstrap_address
 from sparkmirror.config.rules.key_placement import unused_client_key_notice
 from sparkmirror.config.security.security_settings import (
     applies_to_protocol,
@@ -42,7 +43,7 @@ class FlowClients:
     producer: ConnectionSettings
     fetch: FetchSettings
     produce: ProduceSettings
-    transaction_timeout_ms: int
+    producer_reader: ConfigReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +116,9 @@ def read_clients(
         target_admin=replace(to_target, max_request_bytes=most),
         consumer=_connection(consumer, read["source consumer"], report),
         producer=_connection(producer, read["target producer"], report),
-        fetch=_fetch(read["source consumer"]),
+        fetch=FetchSettings(**read["source consumer"].filled(FetchSettings)),
         produce=produce,
-        transaction_timeout_ms=read["target producer"].integer("transaction.timeout.ms"),
+        producer_reader=read["target producer"],
     )
 
 
@@ -198,19 +199,10 @@ def _connection(client: _Client, reader: ConfigReader, report: ConfigReport) -> 
         alias=client.alias,
         bootstrap_servers=tuple(bootstrap_address(server) for server in servers),
         client_id=_client_id(client, own_id),
-        request_timeout_seconds=reader.integer("request.timeout.ms") / 1000,
-        connect_timeout_seconds=reader.integer("socket.connection.setup.timeout.ms") / 1000,
-        send_buffer_bytes=reader.integer("send.buffer.bytes"),
-        receive_buffer_bytes=reader.integer("receive.buffer.bytes"),
-        max_idle_seconds=_max_idle(reader),
+        **reader.filled(ConnectionSettings),
         servers_key=reader.origin("bootstrap.servers").key,
         security=read_security(reader, report),
     )
-
-
-def _max_idle(reader: ConfigReader) -> float | None:
-    milliseconds = reader.integer("connections.max.idle.ms")
-    return None if milliseconds < 0 else milliseconds / 1000
 
 
 def _client_id(client: _Client, own_id: str) -> str:
@@ -220,43 +212,22 @@ def _client_id(client: _Client, own_id: str) -> str:
     return own_id if client.role == "producer" else f"{own_id}|{client.client_id}"
 
 
-def _fetch(reader: ConfigReader) -> FetchSettings:
-    return FetchSettings(
-        isolation_level=reader.string("isolation.level"),
-        auto_offset_reset=reader.string("auto.offset.reset"),
-        fetch_max_bytes=reader.integer("fetch.max.bytes"),
-        max_partition_fetch_bytes=reader.integer("max.partition.fetch.bytes"),
-        fetch_max_wait_ms=reader.integer("fetch.max.wait.ms"),
-        fetch_min_bytes=reader.integer("fetch.min.bytes"),
-    )
-
-
 def _produce(reader: ConfigReader, report: ConfigReport) -> ProduceSettings:
-    acks = reader.string("acks")
-    if acks == "0":
+    if reader.string("acks") == "0":
         report.error(
             reader.value("acks"),
             "acks",
             f"{reader.origin('acks').key} must be all or 1: with 0 the position of a record would "
             "be stored although the record may be lost.",
         )
-    in_flight = reader.integer("max.in.flight.requests.per.connection")
-    if in_flight > MAX_IN_FLIGHT:
+    if reader.integer("max.in.flight.requests.per.connection") > MAX_IN_FLIGHT:
         origin = reader.origin("max.in.flight.requests.per.connection")
         report.warn(
             origin,
             f"{origin.key} counts as {MAX_IN_FLIGHT}: a broker remembers the last "
             f"{MAX_IN_FLIGHT} record batches of a producer, more could not be kept in order.",
         )
-    compression = reader.string("compression.type")
-    return ProduceSettings(
-        acks=1 if acks == "1" else -1,
-        request_timeout_ms=reader.integer("request.timeout.ms"),
-        max_request_bytes=reader.integer("max.request.size"),
-        max_in_flight=min(in_flight, MAX_IN_FLIGHT),
-        compression=None if compression == PRODUCER_COMPRESSION else compression,
-        enforces_max_request_bytes=reader.is_configured("max.request.size"),
-    )
+    return ProduceSettings(**reader.filled(ProduceSettings))
 
 
 def _report_unused_keys(client: _Client, values: LayeredConfig, report: ConfigReport) -> None:

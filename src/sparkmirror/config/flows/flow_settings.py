@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The typed settings of one pair, made from the layered texts of the file."""
+"""Reads the settings of one flow from the layers of its file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sparkmirror.config.files.config_providers import ReferenceResolver
-from sparkmirror.config.files.config_reader import ConfigReader, ConfigReport
+from sparkmirror.config.files.config_reader import ConfigReader, SettingsAndReaders
 from sparkmirror.config.files.layering import (
     LayeredConfig,
     RawProperties,
@@ -15,6 +15,7 @@ from sparkmirror.config.files.layering import (
     profile_names,
     worker_config,
 )
+from sparkmirror.config.files.notices import ConfigReport
 from sparkmirror.config.flows.client_settings import BootstrapKeys, read_clients
 from sparkmirror.config.keys.config_def import ConfigKey
 from sparkmirror.config.keys.table import CONNECTOR, WORKER
@@ -27,14 +28,14 @@ from sparkmirror.config.settings import (
     HeartbeatSettings,
     IncidentPolicies,
     InternalTopics,
+    MetricsSettings,
     PipelineSettings,
-    PolicySettings,
-    ReplicationFactor,
     SourceSettings,
     TransactionSettings,
 )
 from sparkmirror.config.worker_settings import GroupSettings
 from sparkmirror.model import Flow
+from sparkmirror.policy.settings import PolicySettings
 
 # Connect commits after each poll, which never waits; here a transaction gathers for a moment.
 _POLL_COMMIT_MS = 100
@@ -63,15 +64,6 @@ class FlowLayers:
     keys: Mapping[str, ConfigKey] = field(default_factory=lambda: CONNECTOR)
 
 
-@dataclass(frozen=True, slots=True)
-class SettingsAndReaders:
-    """Settings, and the readers that rules between keys ask."""
-
-    settings: FlowSettings
-    connector: ConfigReader
-    worker: ConfigReader
-
-
 def parse_flow(raw: RawProperties, flow: Flow, resolver: ReferenceResolver) -> ParsedFlow:
     """Read the pair's settings; whatever is wrong stands in the report's notices."""
     report = ConfigReport()
@@ -86,7 +78,7 @@ def parse_flow(raw: RawProperties, flow: Flow, resolver: ReferenceResolver) -> P
     read = read_flow_layers(layers, resolver, report)
     check_flow(read.settings, read.connector, read.worker, report)
     check_profiles(profile_names(raw, flow), read.connector, report)
-    group = _group(read.worker)
+    group = GroupSettings(**read.worker.filled(GroupSettings))
     check_group_timeouts(group, read.worker, report)
     return ParsedFlow(read.settings, report, group)
 
@@ -104,18 +96,18 @@ def read_flow_layers(
     )
     settings = FlowSettings(
         flow=layers.flow,
-        enabled=connector.boolean("enabled"),
-        policy=_policy(connector),
-        source=_source(connector),
-        heartbeat=_heartbeat(layers.heartbeat_name, connector),
-        checkpoint=_checkpoint(layers.checkpoint_name, connector),
+        **connector.filled(FlowSettings),
+        policy=PolicySettings(**connector.filled(PolicySettings), options=connector.resolve_all()),
+        source=SourceSettings(**connector.filled(SourceSettings)),
+        heartbeat=HeartbeatSettings(
+            name=layers.heartbeat_name, **connector.filled(HeartbeatSettings)
+        ),
+        checkpoint=CheckpointSettings(
+            name=layers.checkpoint_name, **connector.filled(CheckpointSettings)
+        ),
         internal_topics=read_internal_topics(worker),
         pipeline=PipelineSettings(
-            offset_flush_seconds=worker.integer("offset.flush.interval.ms") / 1000,
-            epoch_seconds=float(connector.integer("epoch.seconds")),
-            task_buffer_bytes=connector.integer("task.buffer.bytes"),
-            admin_timeout_seconds=connector.integer("admin.timeout.ms") / 1000,
-            initial_offsets_group=connector.string("initial.offsets.group"),
+            **worker.filled(PipelineSettings), **connector.filled(PipelineSettings)
         ),
         source_admin=clients.source_admin,
         target_admin=clients.target_admin,
@@ -123,127 +115,24 @@ def read_flow_layers(
         producer=clients.producer,
         fetch=clients.fetch,
         produce=clients.produce,
-        transactions=_transactions(connector, worker, clients.transaction_timeout_ms),
-        incident_policies=_policies(connector),
+        transactions=_transactions(connector, worker, clients.producer_reader),
+        incident_policies=IncidentPolicies(**connector.filled(IncidentPolicies)),
     )
     return SettingsAndReaders(settings, connector, worker)
 
 
-def _policy(connector: ConfigReader) -> PolicySettings:
-    return PolicySettings(
-        replication_policy_class=connector.string("replication.policy.class"),
-        separator=connector.string("replication.policy.separator"),
-        internal_topic_separator_enabled=connector.boolean(
-            "replication.policy.internal.topic.separator.enabled"
-        ),
-        separator_is_explicit=connector.is_in_file("replication.policy.separator"),
-        topic_filter_class=connector.string("topic.filter.class"),
-        topics=connector.strings("topics"),
-        topics_exclude=connector.strings("topics.exclude"),
-        config_property_filter_class=connector.string("config.property.filter.class"),
-        config_properties_exclude=connector.strings("config.properties.exclude"),
-        config_properties_include=connector.strings("config.properties.include"),
-        use_defaults_from=connector.string("use.defaults.from"),
-        heartbeats_replication_enabled=connector.boolean("heartbeats.replication.enabled"),
-        group_filter_class=connector.string("group.filter.class"),
-        groups=connector.strings("groups"),
-        groups_exclude=connector.strings("groups.exclude"),
-        options=connector.resolve_all(),
-    )
-
-
-def _policies(connector: ConfigReader) -> IncidentPolicies:
-    return IncidentPolicies(
-        gap=connector.string("gap.policy"),
-        source_recreated=connector.string("source.recreated.policy"),
-        source_truncated=connector.string("source.truncated.policy"),
-        target_recreated=connector.string("target.recreated.policy"),
-        target_truncated=connector.string("target.truncated.policy"),
-        corrupt_batch=connector.string("corrupt.batch.policy"),
-        refused_record=connector.string("refused.record.policy"),
-        open_transaction_seconds=connector.integer("open.transaction.warning.ms") / 1000,
-    )
-
-
-def _source(connector: ConfigReader) -> SourceSettings:
-    return SourceSettings(
-        name=connector.string("name"),
-        tasks_max=connector.integer("tasks.max"),
-        replication_factor=_factor(connector, "replication.factor"),
-        refresh_topics_seconds=_interval(connector, "refresh.topics"),
-        offset_syncs_enabled=connector.boolean("emit.offset-syncs.enabled"),
-        offset_syncs_location=connector.string("offset-syncs.topic.location"),
-        offset_syncs_factor=_factor(connector, "offset-syncs.topic.replication.factor"),
-        sync_configs_seconds=_interval(connector, "sync.topic.configs"),
-        sync_acls_seconds=_interval(connector, "sync.topic.acls"),
-        deletions_grace_seconds=(
-            float(connector.integer("sync.topic.deletions.grace.seconds"))
-            if connector.boolean("sync.topic.deletions.enabled")
-            else None
-        ),
-        offset_lag_max=connector.integer("offset.lag.max"),
-        acls_scope=connector.string("sync.acls.scope"),
-        acl_removals=connector.boolean("sync.acls.removals.enabled"),
-        topic_creation_enabled=connector.boolean("topic.creation.enabled"),
-    )
-
-
-def _heartbeat(name: str, connector: ConfigReader) -> HeartbeatSettings:
-    return HeartbeatSettings(
-        name=name,
-        interval_seconds=_interval(connector, "emit.heartbeats"),
-        factor=_factor(connector, "heartbeats.topic.replication.factor"),
-    )
-
-
-def _checkpoint(name: str, connector: ConfigReader) -> CheckpointSettings:
-    return CheckpointSettings(
-        name=name,
-        enabled=connector.boolean("emit.checkpoints.enabled"),
-        factor=_factor(connector, "checkpoints.topic.replication.factor"),
-        emit_seconds=_interval(connector, "emit.checkpoints"),
-        refresh_groups_seconds=_interval(connector, "refresh.groups"),
-        sync_group_offsets_seconds=_interval(connector, "sync.group.offsets"),
-    )
-
-
-def _interval(connector: ConfigReader, what: str) -> float | None:
-    """Seconds between two runs; switched off or negative means never, as in MM2."""
-    seconds = connector.integer(f"{what}.interval.seconds")
-    return float(seconds) if connector.boolean(f"{what}.enabled") and seconds > 0 else None
-
-
 def _transactions(
-    connector: ConfigReader, worker: ConfigReader, timeout_ms: int
+    connector: ConfigReader, worker: ConfigReader, producer: ConfigReader
 ) -> TransactionSettings:
     commit_ms = _POLL_COMMIT_MS
     if connector.string("transaction.boundary").lower() == "interval":
         commit_ms = connector.integer("transaction.boundary.interval.ms")
         commit_ms = commit_ms or worker.integer("offset.flush.interval.ms")  # Connect's rule
     return TransactionSettings(
-        support=ExactlyOnce(worker.string("exactly.once.source.support").lower()),
+        **worker.filled(TransactionSettings),
+        **producer.filled(TransactionSettings),
         id_prefix=f"{worker.string('group.id')}-{connector.string('name')}-",
-        timeout_ms=timeout_ms,
         commit_seconds=commit_ms / 1000,
-    )
-
-
-def _group(worker: ConfigReader) -> GroupSettings:
-    return GroupSettings(
-        group_id=worker.string("group.id"),
-        session_timeout_ms=worker.integer("session.timeout.ms"),
-        heartbeat_interval_ms=worker.integer("heartbeat.interval.ms"),
-        rebalance_timeout_ms=worker.integer("rebalance.timeout.ms"),
-        rebalance_delay_ms=0,
-    )
-
-
-def _factor(reader: ConfigReader, name: str) -> ReplicationFactor:
-    key = (CONNECTOR | WORKER)[name]
-    return ReplicationFactor(
-        key=reader.origin(name).key or name,
-        value=reader.optional_integer(name),
-        preferred=int(key.mm2_default or 1),
     )
 
 
@@ -259,14 +148,11 @@ def read_internal_topics(worker: ConfigReader) -> InternalTopics:
         # Several positions a second: only closed segments are compacted, and all is read at starts.
         wished[worker.string("offset.storage.topic")] = {"segment.bytes": _SMALL_SEGMENT}
     return InternalTopics(
-        offsets=worker.string("offset.storage.topic"),
-        offsets_partitions=worker.integer("offset.storage.partitions"),
-        offsets_factor=_factor(worker, "offset.storage.replication.factor"),
-        status=worker.string("status.storage.topic"),
-        status_partitions=worker.integer("status.storage.partitions"),
-        status_factor=_factor(worker, "status.storage.replication.factor"),
-        configs=worker.string("config.storage.topic"),
-        configs_factor=_factor(worker, "config.storage.replication.factor"),
-        extra_configs=extra,
-        wished_configs=wished,
+        **worker.filled(InternalTopics), extra_configs=extra, wished_configs=wished
     )
+
+
+def read_metrics(reader: ConfigReader) -> MetricsSettings | None:
+    """Where metrics are served; None: nowhere."""
+    found = reader.filled(MetricsSettings)
+    return None if found["port"] is None else MetricsSettings(**found)

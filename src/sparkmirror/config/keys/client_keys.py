@@ -1,190 +1,240 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of Kafka client keys: those with a meaning here, and why the others have none."""
+"""The tables of Kafka client keys, and the reasons why some have no effect here."""
 
 from __future__ import annotations
 
-from sparkmirror.config.keys.config_def import ConfigKey, ConfigType, Importance, at_least, one_of
+from sparkmirror.config.keys.config_def import (
+    NO_JAVA_PLUGIN,
+    ConfigKey,
+    Importance,
+    ParsedValue,
+    choice,
+    field_of,
+    integer,
+    long,
+    seconds,
+    string,
+)
+from sparkmirror.config.keys.value_types import at_least
+from sparkmirror.config.settings import FetchSettings, ProduceSettings, TransactionSettings
+from sparkmirror.wire.settings import ConnectionSettings
+
+MAX_IN_FLIGHT = 5
+PRODUCER_COMPRESSION = "producer"  # the word of a topic's compression.type
+
+
+def _seconds_or_never(parsed: ParsedValue) -> float | None:
+    return None if parsed.value < 0 else parsed.value / 1000
+
+
+def _acks(parsed: ParsedValue) -> int:
+    return 1 if parsed.value == "1" else -1
+
+
+def _max_in_flight(parsed: ParsedValue) -> int:
+    return min(int(parsed.value), MAX_IN_FLIGHT)
+
+
+def _codec(parsed: ParsedValue) -> str | None:
+    return None if parsed.value == PRODUCER_COMPRESSION else parsed.value
+
+
+def _is_configured(parsed: ParsedValue) -> bool:
+    return parsed.is_configured
+
 
 _CONNECTION_KEYS = (
-    ConfigKey(
-        name="client.id",
-        type=ConfigType.STRING,
-        default="",
-        doc="Put in front of the client ids that the brokers see, as MM2 does.",
+    string(
+        "client.id",
+        "",
+        "Put in front of the client ids that the brokers see, as MM2 does.",
         importance=Importance.LOW,
     ),
-    ConfigKey(
-        name="request.timeout.ms",
-        type=ConfigType.INT,
-        default="30000",
-        doc="How long to wait for the answer to one request.",
-        validators=(at_least(1),),
+    integer(
+        "request.timeout.ms",
+        30_000,
+        "How long to wait for the answer to one request.",
+        at_least(1),
+        fills=field_of(ConnectionSettings, "request_timeout_seconds", seconds)
+        + field_of(ProduceSettings, "request_timeout_ms"),
     ),
-    ConfigKey(
-        name="socket.connection.setup.timeout.ms",
-        type=ConfigType.LONG,
-        default="10000",
-        doc="How long to wait for a connection to be established.",
+    long(
+        "socket.connection.setup.timeout.ms",
+        10_000,
+        "How long to wait for a connection to be established.",
+        at_least(1),
+        fills=field_of(ConnectionSettings, "connect_timeout_seconds", seconds),
         importance=Importance.LOW,
-        validators=(at_least(1),),
     ),
-    ConfigKey(
-        name="send.buffer.bytes",
-        type=ConfigType.INT,
-        default="-1",
-        doc="Size of the socket's send buffer; -1 leaves it to the operating system.",
+    integer(
+        "send.buffer.bytes",
+        -1,
+        "Size of the socket's send buffer; -1 leaves it to the operating system.",
+        at_least(-1),
+        fills=field_of(ConnectionSettings, "send_buffer_bytes"),
         importance=Importance.LOW,
-        validators=(at_least(-1),),
         mm2_default="131072",
         mm2_difference_reason="the operating system sizes its buffers to the line",
     ),
-    ConfigKey(
-        name="receive.buffer.bytes",
-        type=ConfigType.INT,
-        default="-1",
-        doc="Size of the socket's receive buffer; -1 leaves it to the operating system.",
+    integer(
+        "receive.buffer.bytes",
+        -1,
+        "Size of the socket's receive buffer; -1 leaves it to the operating system.",
+        at_least(-1),
+        fills=field_of(ConnectionSettings, "receive_buffer_bytes"),
         importance=Importance.LOW,
-        validators=(at_least(-1),),
         mm2_default="65536 (producer: 32768)",
         mm2_difference_reason="the operating system sizes its buffers to the line",
     ),
 )
 
 
-def _idle_key(default: str) -> ConfigKey:
-    return ConfigKey(
-        name="connections.max.idle.ms",
-        type=ConfigType.LONG,
-        default=default,
-        doc="Connections that nobody has used for so long are closed, and opened when they are "
+def _idle_key(default: int) -> ConfigKey:
+    return long(
+        "connections.max.idle.ms",
+        default,
+        "Connections that nobody has used for so long are closed, and opened when they are "
         "needed again; -1 for never.",
+        at_least(-1),
+        fills=field_of(ConnectionSettings, "max_idle_seconds", _seconds_or_never),
         importance=Importance.LOW,
-        validators=(at_least(-1),),
     )
 
 
-ADMIN_KEYS = (*_CONNECTION_KEYS, _idle_key("300000"))
+ADMIN_KEYS = (*_CONNECTION_KEYS, _idle_key(300_000))
 
 CONSUMER_KEYS = (
     *_CONNECTION_KEYS,
-    _idle_key("540000"),
-    ConfigKey(
-        name="isolation.level",
-        type=ConfigType.STRING,
-        default="read_committed",
-        doc="Whether records of aborted and open transactions are copied (read_uncommitted) or "
+    _idle_key(540_000),
+    choice(
+        "isolation.level",
+        (
+            "read_committed",
+            "read_uncommitted",
+        ),
+        "Whether records of aborted and open transactions are copied (read_uncommitted) or "
         "not (read_committed).",
+        fills=field_of(FetchSettings, "isolation_level"),
         importance=Importance.HIGH,
-        validators=(one_of("read_committed", "read_uncommitted"),),
         mm2_default="read_uncommitted",
         mm2_difference_reason="otherwise records of aborted transactions become committed ones "
         "on the target",
     ),
-    ConfigKey(
-        name="auto.offset.reset",
-        type=ConfigType.STRING,
-        default="earliest",
-        doc="Where a partition without a stored position starts: earliest, latest, or none "
+    choice(
+        "auto.offset.reset",
+        (
+            "earliest",
+            "latest",
+            "none",
+        ),
+        "Where a partition without a stored position starts: earliest, latest, or none "
         "(refuse to start it).",
+        fills=field_of(FetchSettings, "auto_offset_reset"),
         importance=Importance.HIGH,
-        validators=(one_of("earliest", "latest", "none"),),
     ),
-    ConfigKey(
-        name="fetch.max.bytes",
-        type=ConfigType.INT,
-        default="52428800",
-        doc="The most data that one fetch answer should hold.",
-        validators=(at_least(0),),
+    integer(
+        "fetch.max.bytes",
+        52_428_800,
+        "The most data that one fetch answer should hold.",
+        at_least(0),
+        fills=field_of(FetchSettings, "fetch_max_bytes"),
     ),
-    ConfigKey(
-        name="max.partition.fetch.bytes",
-        type=ConfigType.INT,
-        default="-1",
-        doc="The most data that one fetch answer should hold of one partition; -1 for as much as "
+    integer(
+        "max.partition.fetch.bytes",
+        -1,
+        "The most data that one fetch answer should hold of one partition; -1 for as much as "
         "task.buffer.bytes has room for, from 1 to 4 MiB.",
-        validators=(at_least(-1),),
+        at_least(-1),
+        fills=field_of(FetchSettings, "max_partition_fetch_bytes"),
         mm2_default="1048576",
         mm2_difference_reason="over a long line it bounds a partition to one such answer per "
         "round trip",
     ),
-    ConfigKey(
-        name="fetch.max.wait.ms",
-        type=ConfigType.INT,
-        default="500",
-        doc="How long the broker waits for fetch.min.bytes.",
-        validators=(at_least(0),),
+    integer(
+        "fetch.max.wait.ms",
+        500,
+        "How long the broker waits for fetch.min.bytes.",
+        at_least(0),
+        fills=field_of(FetchSettings, "fetch_max_wait_ms"),
     ),
-    ConfigKey(
-        name="fetch.min.bytes",
-        type=ConfigType.INT,
-        default="1",
-        doc="How much data a fetch answer should hold at least.",
-        validators=(at_least(0),),
+    integer(
+        "fetch.min.bytes",
+        1,
+        "How much data a fetch answer should hold at least.",
+        at_least(0),
+        fills=field_of(FetchSettings, "fetch_min_bytes"),
     ),
-    ConfigKey(
-        name="client.rack",
-        type=ConfigType.STRING,
-        default="",
-        doc="Where this process runs, so that a close replica may be read.",
+    string(
+        "client.rack",
+        "",
+        "Where this process runs, so that a close replica may be read.",
         importance=Importance.LOW,
         no_effect="not in this version yet",
     ),
 )
 
-MAX_IN_FLIGHT = 5
-PRODUCER_COMPRESSION = "producer"  # the word of a topic's compression.type
-
 PRODUCER_KEYS = (
     *_CONNECTION_KEYS,
-    _idle_key("540000"),
-    ConfigKey(
-        name="acks",
-        type=ConfigType.STRING,
-        default="all",
-        doc="Which replicas must have a record before it counts as copied: all (-1) or 1; 0 is "
+    _idle_key(540_000),
+    choice(
+        "acks",
+        (
+            "all",
+            "-1",
+            "1",
+            "0",
+        ),
+        "Which replicas must have a record before it counts as copied: all (-1) or 1; 0 is "
         "refused, because positions would be stored for records that may be lost.",
+        fills=field_of(ProduceSettings, "acks", _acks),
         importance=Importance.HIGH,
-        validators=(one_of("all", "-1", "1", "0"),),
     ),
-    ConfigKey(
-        name="max.request.size",
-        type=ConfigType.INT,
-        default="8388608",
-        doc="The most data that one produce request holds. Where a line or a profile sets it, "
+    integer(
+        "max.request.size",
+        8_388_608,
+        "The most data that one produce request holds. Where a line or a profile sets it, "
         "larger record batches are cut into pieces, and a record that does not fit goes the way of "
         "refused.record.policy; otherwise one that is larger travels alone.",
-        validators=(at_least(1),),
+        at_least(1),
+        fills=field_of(ProduceSettings, "max_request_bytes")
+        + field_of(ProduceSettings, "enforces_max_request_bytes", _is_configured),
         mm2_default="1048576",
         mm2_difference_reason="record batches of several partitions travel in one request",
     ),
-    ConfigKey(
-        name="max.in.flight.requests.per.connection",
-        type=ConfigType.INT,
-        default=str(MAX_IN_FLIGHT),
-        doc="How many produce requests may be unanswered; more than 5 counts as 5.",
-        validators=(at_least(1),),
+    integer(
+        "max.in.flight.requests.per.connection",
+        MAX_IN_FLIGHT,
+        "How many produce requests may be unanswered; more than 5 counts as 5.",
+        at_least(1),
+        fills=field_of(ProduceSettings, "max_in_flight", _max_in_flight),
         mm2_default="1",
         mm2_difference_reason="a round trip per request would bound the throughput, and sequence "
         "numbers keep "
         "five in order",
     ),
-    ConfigKey(
-        name="transaction.timeout.ms",
-        type=ConfigType.INT,
-        default="60000",
-        doc="With exactly-once: how long the target keeps a transaction open whose task is gone; "
+    integer(
+        "transaction.timeout.ms",
+        60_000,
+        "With exactly-once: how long the target keeps a transaction open whose task is gone; "
         "read_committed consumers wait as long.",
-        validators=(at_least(1000),),
+        at_least(1000),
+        fills=field_of(TransactionSettings, "timeout_ms"),
         importance=Importance.LOW,
     ),
-    ConfigKey(
-        name="compression.type",
-        type=ConfigType.STRING,
-        default=PRODUCER_COMPRESSION,
-        doc="How record batches are compressed on their way to the target: none, gzip, snappy, "
+    choice(
+        "compression.type",
+        (
+            PRODUCER_COMPRESSION,
+            "none",
+            "gzip",
+            "snappy",
+            "lz4",
+            "zstd",
+        ),
+        "How record batches are compressed on their way to the target: none, gzip, snappy, "
         "lz4 or zstd; those of another codec are compressed anew. producer keeps what the "
         "source's producers chose.",
-        validators=(one_of(PRODUCER_COMPRESSION, "none", "gzip", "snappy", "lz4", "zstd"),),
+        fills=field_of(ProduceSettings, "compression", _codec),
         mm2_default="none",
         mm2_difference_reason="record batches are copied as they are, their compression included",
     ),
@@ -195,7 +245,6 @@ _RAW = "record batches are copied as they are, not built from records"
 _LEVEL = "each codec has its default level, where anything is compressed at all"
 _OWN_RETRIES = "retries go on until the target answers, with a pause of their own"
 _OWN_METADATA = "metadata is refreshed when a leader changes and with the topics"
-_NO_JAVA = "there is no Java plugin here"
 _NO_METRICS = "Java client metrics do not exist here"
 
 _IGNORED_EVERYWHERE = {
@@ -210,7 +259,7 @@ _IGNORED_EVERYWHERE = {
     "metadata.max.age.ms": _OWN_METADATA,
     "metadata.recovery.strategy": _OWN_METADATA,
     "metadata.recovery.rebootstrap.trigger.ms": _OWN_METADATA,
-    "security.providers": _NO_JAVA,
+    "security.providers": NO_JAVA_PLUGIN,
     "metric.reporters": _NO_METRICS,
     "metrics.num.samples": _NO_METRICS,
     "metrics.recording.level": _NO_METRICS,
@@ -238,7 +287,7 @@ _IGNORED_CONSUMER = {
     "exclude.internal.topics": "the topic filter decides",
     "key.deserializer": _RAW,
     "value.deserializer": _RAW,
-    "interceptor.classes": _NO_JAVA,
+    "interceptor.classes": NO_JAVA_PLUGIN,
 }
 _IGNORED_PRODUCER = {
     "batch.size": _RAW,
@@ -259,7 +308,7 @@ _IGNORED_PRODUCER = {
     "partitioner.availability.timeout.ms": "records keep their partition",
     "key.serializer": _RAW,
     "value.serializer": _RAW,
-    "interceptor.classes": _NO_JAVA,
+    "interceptor.classes": NO_JAVA_PLUGIN,
 }
 
 # Role -> keys of Kafka's client that are accepted without effect -> why.

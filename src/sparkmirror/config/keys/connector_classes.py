@@ -1,15 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The three connector classes that a worker runs, and the names that they answer to.
+"""The three mirror connector classes: their names, and their keys as Connect's plugins list them.
 
-Definitions of a connector class's keys, as `GET /connector-plugins/<class>/config` has them.
-
-They are made from the key table; only where a form shows Connect's own keys is written here. The
-fields are called as in Connect's answers.
-
-Which keys belong to which connector class, as MM2 divides them; our own keys with them.
-
-A dedicated mirror reads all of them for every flow; a connector on a Connect worker has the keys of
-its class only, and these are what its plugin's definitions list.
+A dedicated mirror reads the keys of all three for every flow. A connector on a Connect worker has
+only the keys of its class, as MM2 divides them; `GET /connector-plugins/<class>/config` lists
+these. The fields of `KeyDefinition` have the names of Connect's answers.
 """
 
 from __future__ import annotations
@@ -18,8 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from sparkmirror.config.files.layering import java_name
-from sparkmirror.config.keys.config_def import ConfigKey, ConfigType, Importance, parse_list
+from sparkmirror.config.keys.config_def import ConfigKey, Importance, string_list
 from sparkmirror.config.keys.connector_keys import (
     CONNECT_KEYS,
     FLOW_ONLY_KEYS,
@@ -30,7 +23,8 @@ from sparkmirror.config.keys.connector_keys import (
 from sparkmirror.config.keys.mirror_keys import CHECKPOINT_KEYS, HEARTBEAT_KEYS, SOURCE_KEYS
 from sparkmirror.config.keys.security_keys import KAFKA_SECURITY_KEYS
 from sparkmirror.config.keys.service_profiles import SOURCE_KEY, TARGET_KEY
-from sparkmirror.config.keys.table import CLIENT, SECURITY
+from sparkmirror.config.keys.table import CLIENT, SECURITY, by_name
+from sparkmirror.config.keys.value_types import ConfigType, parse_list
 
 _SUFFIX = "Connector"
 
@@ -40,11 +34,10 @@ _NOT_DEFINED = ("use.defaults.from",)  # read by a filter; MM2's definitions do 
 _OWN_OF_ALL = (TARGET_KEY, SOURCE_KEY, "topic.creation.enabled")
 # Read through the topic filter of a checkpoint connector, and not defined there either.
 FILTER_KEYS = ("topics", "topics.exclude")
-_TOPIC_CREATION = ConfigKey(
-    name="topic.creation.groups",
-    type=ConfigType.LIST,
-    default="",
-    doc="Groups of topics that Connect creates with settings of their own.",
+_TOPIC_CREATION = string_list(
+    "topic.creation.groups",
+    "",
+    "Groups of topics that Connect creates with settings of their own.",
     importance=Importance.LOW,
     no_effect="remote topics are created as the source connector says",
 )
@@ -105,7 +98,7 @@ class ConnectorClass(Enum):
     @property
     def java_name(self) -> str:
         """The full name of the Java class."""
-        return java_name[self.value]
+        return f"org.apache.kafka.connect.mirror.{self.value}"
 
 
 _ALIASES = {
@@ -287,23 +280,23 @@ _OWN_OF_SOURCES = (
 SPARKMIRROR_KEY_NAMES = frozenset(key.name for key in (*SPARKMIRROR_KEYS, *INCIDENT_POLICY_KEYS))
 
 
-def _by_name(*keys: ConfigKey) -> dict[str, ConfigKey]:
-    return {key.name: key for key in keys}
-
-
 CONNECTOR_CLASS_KEYS: dict[ConnectorClass, dict[str, ConfigKey]] = {
-    ConnectorClass.SOURCE: _by_name(*COMMON_KEYS, *_SHARED, *SOURCE_KEYS, *_OWN, *_OWN_OF_SOURCES),
-    ConnectorClass.CHECKPOINT: _by_name(
-        *COMMON_KEYS,
-        *_SHARED,
-        *(key for key in SOURCE_KEYS if key.name in _OF_BOTH),
-        *CHECKPOINT_KEYS,
-        *_OWN,
+    ConnectorClass.SOURCE: by_name((*COMMON_KEYS, *_SHARED, *SOURCE_KEYS, *_OWN, *_OWN_OF_SOURCES)),
+    ConnectorClass.CHECKPOINT: by_name(
+        (
+            *COMMON_KEYS,
+            *_SHARED,
+            *(key for key in SOURCE_KEYS if key.name in _OF_BOTH),
+            *CHECKPOINT_KEYS,
+            *_OWN,
+        )
     ),
-    ConnectorClass.HEARTBEAT: _by_name(
-        *COMMON_KEYS,
-        *(key for key in _SHARED if key.name not in _NOT_OF_HEARTBEATS),
-        *HEARTBEAT_KEYS,
-        *_OWN,
+    ConnectorClass.HEARTBEAT: by_name(
+        (
+            *COMMON_KEYS,
+            *(key for key in _SHARED if key.name not in _NOT_OF_HEARTBEATS),
+            *HEARTBEAT_KEYS,
+            *_OWN,
+        )
     ),
 }

@@ -1,29 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table of connector keys: set globally or per flow (`A->B.<key>`).
 
-The names are the union of MM2's three connector definitions and our own keys; exactly these
-names pass from the global level of a file into a flow.
+The names are those of MM2's three connector definitions and our own. Only these names pass from the
+global level of a file into a flow.
 
-The table of policies: what a flow does when something goes wrong that it cannot mend.
-
-Each default loses nothing that can still be had, and goes on where waiting would gain nothing.
-Whatever is chosen, the incident is logged, counted and shown, and recorded in the ledger if
-source and target are not the same afterwards.
+The incident policies say what a flow does about an incident that it cannot repair. Each default
+loses no record that can still be copied, and goes on where waiting would gain nothing. Every
+incident is logged, counted and shown. It is recorded in the ledger if source and target differ
+afterwards.
 """
 
 from __future__ import annotations
 
 from sparkmirror.config.keys.config_def import (
+    COPIED_RAW,
+    NO_JAVA_PLUGIN,
     ConfigKey,
-    ConfigType,
     Importance,
-    at_least,
-    between,
-    connector_name,
-    list_of,
-    not_empty,
-    one_of,
-    valid_topic_characters,
+    ParsedValue,
+    boolean,
+    choice,
+    class_name,
+    field_of,
+    integer,
+    interval,
+    long,
+    seconds,
+    string,
+    string_list,
 )
 from sparkmirror.config.keys.mirror_keys import CHECKPOINT_KEYS, HEARTBEAT_KEYS, SOURCE_KEYS
 from sparkmirror.config.keys.service_profiles import (
@@ -32,65 +36,90 @@ from sparkmirror.config.keys.service_profiles import (
     SOURCE_KEY,
     TARGET_KEY,
 )
+from sparkmirror.config.keys.value_types import (
+    ConfigType,
+    at_least,
+    between,
+    connector_name,
+    list_of,
+    not_empty,
+    one_of,
+    valid_topic_characters,
+)
+from sparkmirror.config.settings import (
+    FlowSettings,
+    IncidentPolicies,
+    PipelineSettings,
+    SourceSettings,
+)
+from sparkmirror.policy.settings import PolicySettings, ReplicationPolicySettings
 
 
-def _policy(name: str, values: tuple[str, ...], doc: str) -> ConfigKey:
-    """A choice; the first value is the default."""
-    return ConfigKey(
-        name=name, type=ConfigType.STRING, default=values[0], doc=doc, validators=(one_of(*values),)
-    )
+def _is_in_file(parsed: ParsedValue) -> bool:
+    return parsed.is_in_file
+
+
+def _float(parsed: ParsedValue) -> float:
+    return float(parsed.value)
 
 
 INCIDENT_POLICY_KEYS = (
-    _policy(
+    choice(
         "gap.policy",
         ("continue", "stop"),
         "The source deleted records before they were copied: continue at the earliest one left "
         "(nobody can bring the others back), or stop the partition.",
+        fills=field_of(IncidentPolicies, "gap"),
     ),
-    _policy(
+    choice(
         "source.recreated.policy",
         ("stop", "restart"),
         "A source topic was deleted and created again, so that its offsets mean other records: "
         "stop the topic (its copy may hold all that is left of the old one), or restart at the "
         "new topic's beginning, behind the old records.",
+        fills=field_of(IncidentPolicies, "source_recreated"),
     ),
-    _policy(
+    choice(
         "source.truncated.policy",
         ("continue", "stop"),
         "The source lost records that were copied already (unclean leader election): continue "
         "where its log now differs (the target keeps the lost ones), or stop the partition.",
+        fills=field_of(IncidentPolicies, "source_truncated"),
     ),
-    _policy(
+    choice(
         "target.recreated.policy",
         ("continue", "restart", "stop"),
         "A remote topic was deleted and created again: continue with the next record (whoever "
         "deleted the copies meant it), restart at the source's beginning, or stop the topic.",
+        fills=field_of(IncidentPolicies, "target_recreated"),
     ),
-    _policy(
+    choice(
         "target.truncated.policy",
         ("recopy", "stop"),
         "The target lost records that it had acknowledged: recopy them, or stop the partition.",
+        fills=field_of(IncidentPolicies, "target_truncated"),
     ),
-    _policy(
+    choice(
         "corrupt.batch.policy",
         ("stop", "skip"),
         "A record batch on the source does not match its checksum, however often it is read: stop "
         "the partition and look again now and then (another replica may be whole), or skip it.",
+        fills=field_of(IncidentPolicies, "corrupt_batch"),
     ),
-    _policy(
+    choice(
         "refused.record.policy",
         ("dead-letter", "skip", "stop"),
         "The target refuses a record for what it is (too large, a timestamp out of range): write "
         "it to the dead-letter topic on the target, skip it, or stop the partition.",
+        fills=field_of(IncidentPolicies, "refused_record"),
     ),
-    ConfigKey(
-        name="open.transaction.warning.ms",
-        type=ConfigType.LONG,
-        default="120000",
-        doc="How long a transaction on the source may hold back everything behind it before its "
+    long(
+        "open.transaction.warning.ms",
+        120_000,
+        "How long a transaction on the source may hold back everything behind it before its "
         "producer is named; twice the time that Kafka's producers give a transaction.",
-        validators=(at_least(1),),
+        at_least(1),
+        fills=field_of(IncidentPolicies, "open_transaction_seconds", seconds),
         importance=Importance.LOW,
     ),
 )
@@ -98,48 +127,43 @@ INCIDENT_POLICY_KEYS = (
 
 _MIRROR = "org.apache.kafka.connect.mirror."
 _NOT_YET = "not in this version yet"
-_NO_JVM = "there is no Java plugin here"
-_BYTES = "record batches are copied byte for byte, nothing converts them"
 
 CONNECT_KEYS = (
-    ConfigKey(
-        name="name",
-        type=ConfigType.STRING,
-        default=None,
-        doc="Connector name, also the first part of the keys in the offsets topic; by default "
+    string(
+        "name",
+        None,
+        "Connector name, also the first part of the keys in the offsets topic; by default "
         "the connector's simple class name.",
+        connector_name,
+        fills=field_of(SourceSettings, "name"),
         importance=Importance.LOW,
-        validators=(connector_name,),
     ),
-    ConfigKey(
-        name="connector.class",
-        type=ConfigType.STRING,
-        default=None,
-        doc="Java class name of the connector, kept for compatibility.",
+    string(
+        "connector.class",
+        None,
+        "Java class name of the connector, kept for compatibility.",
         importance=Importance.LOW,
         no_effect="each flow runs the three mirror connectors",
     ),
-    ConfigKey(
-        name="connector.plugin.version",
-        type=ConfigType.STRING,
-        default=None,
-        doc="Version of the Java plugin.",
+    string(
+        "connector.plugin.version",
+        None,
+        "Version of the Java plugin.",
         importance=Importance.LOW,
-        no_effect=_NO_JVM,
+        no_effect=NO_JAVA_PLUGIN,
     ),
-    ConfigKey(
-        name="tasks.max",
-        type=ConfigType.INT,
-        default="1",
-        doc="The largest number of splits (Spark tasks) that copy a flow at the same time.",
+    integer(
+        "tasks.max",
+        1,
+        "The largest number of splits (Spark tasks) that copy a flow at the same time.",
+        at_least(1),
+        fills=field_of(SourceSettings, "tasks_max"),
         importance=Importance.HIGH,
-        validators=(at_least(1),),
     ),
-    ConfigKey(
-        name="tasks.max.enforce",
-        type=ConfigType.BOOLEAN,
-        default="true",
-        doc="Whether more tasks than tasks.max are an error.",
+    boolean(
+        "tasks.max.enforce",
+        True,
+        "Whether more tasks than tasks.max are an error.",
         importance=Importance.LOW,
         no_effect="tasks.max is never exceeded",
     ),
@@ -150,166 +174,154 @@ CONNECT_KEYS = (
             default=None,
             doc=f"Converter of record {part}s{' (its version)' if suffix else ''}.",
             importance=Importance.LOW,
-            no_effect=_BYTES,
+            no_effect=COPIED_RAW,
         )
         for part in ("key", "value", "header")
         for suffix in ("", ".plugin.version")
     ),
-    ConfigKey(
-        name="transforms",
-        type=ConfigType.LIST,
-        default="",
-        doc="Single message transforms; a flow that names any is refused.",
+    string_list(
+        "transforms",
+        "",
+        "Single message transforms; a flow that names any is refused.",
         importance=Importance.LOW,
     ),
-    ConfigKey(
-        name="predicates",
-        type=ConfigType.LIST,
-        default="",
-        doc="Predicates of single message transforms.",
+    string_list(
+        "predicates",
+        "",
+        "Predicates of single message transforms.",
         importance=Importance.LOW,
         no_effect="they select records for transforms only",
     ),
-    ConfigKey(
-        name="config.action.reload",
-        type=ConfigType.STRING,
-        default="restart",
-        doc="What to do when a config provider's value changes.",
+    string(
+        "config.action.reload",
+        "restart",
+        "What to do when a config provider's value changes.",
+        one_of("none", "restart"),
         importance=Importance.LOW,
-        validators=(one_of("none", "restart"),),
         no_effect="files that values come from are watched in any case, and what uses them begins "
         "anew when they change",
     ),
-    ConfigKey(
-        name="errors.retry.timeout",
-        type=ConfigType.LONG,
-        default="0",
-        doc="How long Connect retries a failed conversion.",
+    long(
+        "errors.retry.timeout",
+        0,
+        "How long Connect retries a failed conversion.",
         importance=Importance.LOW,
-        no_effect=_BYTES,
+        no_effect=COPIED_RAW,
     ),
-    ConfigKey(
-        name="errors.retry.delay.max.ms",
-        type=ConfigType.LONG,
-        default="60000",
-        doc="The longest pause between such retries.",
+    long(
+        "errors.retry.delay.max.ms",
+        60_000,
+        "The longest pause between such retries.",
         importance=Importance.LOW,
-        no_effect=_BYTES,
+        no_effect=COPIED_RAW,
     ),
-    ConfigKey(
-        name="errors.tolerance",
-        type=ConfigType.STRING,
-        default="none",
-        doc="Whether Connect skips records that cannot be converted.",
+    choice(
+        "errors.tolerance",
+        (
+            "none",
+            "all",
+        ),
+        "Whether Connect skips records that cannot be converted.",
         importance=Importance.LOW,
-        validators=(one_of("none", "all"),),
-        no_effect=_BYTES,
+        no_effect=COPIED_RAW,
     ),
-    ConfigKey(
-        name="errors.log.enable",
-        type=ConfigType.BOOLEAN,
-        default="false",
-        doc="Whether Connect logs records that cannot be converted.",
+    boolean(
+        "errors.log.enable",
+        False,
+        "Whether Connect logs records that cannot be converted.",
         importance=Importance.LOW,
-        no_effect=_BYTES,
+        no_effect=COPIED_RAW,
     ),
-    ConfigKey(
-        name="errors.log.include.messages",
-        type=ConfigType.BOOLEAN,
-        default="false",
-        doc="Whether such log lines show the record.",
+    boolean(
+        "errors.log.include.messages",
+        False,
+        "Whether such log lines show the record.",
         importance=Importance.LOW,
-        no_effect=_BYTES,
+        no_effect=COPIED_RAW,
     ),
 )
 
 SHARED_KEYS = (
-    ConfigKey(
-        name="enabled",
-        type=ConfigType.BOOLEAN,
-        default="false",
-        doc="Whether the flow copies records; a pair that is not enabled only emits heartbeats.",
+    boolean(
+        "enabled",
+        False,
+        "Whether the flow copies records; a pair that is not enabled only emits heartbeats.",
+        fills=field_of(FlowSettings, "enabled"),
         importance=Importance.HIGH,
     ),
-    ConfigKey(
-        name="source.cluster.alias",
-        type=ConfigType.STRING,
-        default=None,
-        doc="Name of the source cluster; taken from the pair.",
+    string(
+        "source.cluster.alias",
+        None,
+        "Name of the source cluster; taken from the pair.",
+        valid_topic_characters,
         importance=Importance.LOW,
-        validators=(valid_topic_characters,),
         required=True,
     ),
-    ConfigKey(
-        name="target.cluster.alias",
-        type=ConfigType.STRING,
-        default="target",
-        doc="Name of the target cluster; taken from the pair.",
+    string(
+        "target.cluster.alias",
+        "target",
+        "Name of the target cluster; taken from the pair.",
+        valid_topic_characters,
         importance=Importance.LOW,
-        validators=(valid_topic_characters,),
     ),
-    ConfigKey(
-        name="admin.timeout.ms",
-        type=ConfigType.LONG,
-        default="60000",
-        doc="How long one administrative step, such as creating topics, may take.",
-        validators=(at_least(1),),
+    long(
+        "admin.timeout.ms",
+        60_000,
+        "How long one administrative step, such as creating topics, may take.",
+        at_least(1),
         no_effect="not in this version yet",
     ),
-    ConfigKey(
-        name="replication.policy.class",
-        type=ConfigType.CLASS,
-        default=_MIRROR + "DefaultReplicationPolicy",
-        doc="How remote topics are named: MM2's DefaultReplicationPolicy or "
+    class_name(
+        "replication.policy.class",
+        _MIRROR + "DefaultReplicationPolicy",
+        "How remote topics are named: MM2's DefaultReplicationPolicy or "
         "IdentityReplicationPolicy, or the dotted path of a Python class of yours.",
+        not_empty,
+        fills=field_of(ReplicationPolicySettings, "replication_policy_class"),
         importance=Importance.HIGH,
-        validators=(not_empty,),
     ),
-    ConfigKey(
-        name="replication.policy.separator",
-        type=ConfigType.STRING,
-        default=".",
-        doc="What stands between the source's alias and the topic in a remote topic's name.",
-        validators=(valid_topic_characters,),
+    string(
+        "replication.policy.separator",
+        ".",
+        "What stands between the source's alias and the topic in a remote topic's name.",
+        valid_topic_characters,
+        fills=field_of(ReplicationPolicySettings, "separator")
+        + field_of(ReplicationPolicySettings, "separator_is_explicit", _is_in_file),
     ),
-    ConfigKey(
-        name="replication.policy.internal.topic.separator.enabled",
-        type=ConfigType.BOOLEAN,
-        default="true",
-        doc="Whether a separator that is set also shapes the names of the offset-syncs and "
+    boolean(
+        "replication.policy.internal.topic.separator.enabled",
+        True,
+        "Whether a separator that is set also shapes the names of the offset-syncs and "
         "checkpoints topics.",
+        fills=field_of(ReplicationPolicySettings, "internal_topic_separator_enabled"),
         importance=Importance.LOW,
     ),
-    ConfigKey(
-        name="forwarding.admin.class",
-        type=ConfigType.CLASS,
-        default="org.apache.kafka.clients.admin.ForwardingAdmin",
-        doc="Java class through which MM2 sends its administrative requests.",
+    class_name(
+        "forwarding.admin.class",
+        "org.apache.kafka.clients.admin.ForwardingAdmin",
+        "Java class through which MM2 sends its administrative requests.",
         importance=Importance.LOW,
-        no_effect=_NO_JVM,
+        no_effect=NO_JAVA_PLUGIN,
     ),
-    ConfigKey(
-        name="metric.reporters",
-        type=ConfigType.LIST,
-        default="org.apache.kafka.common.metrics.JmxReporter",
-        doc="Java classes that report metrics.",
+    string_list(
+        "metric.reporters",
+        "org.apache.kafka.common.metrics.JmxReporter",
+        "Java classes that report metrics.",
         importance=Importance.LOW,
-        no_effect=_NO_JVM,
+        no_effect=NO_JAVA_PLUGIN,
     ),
-    ConfigKey(
-        name="metric.names.formats",
-        type=ConfigType.LIST,
-        default="legacy",
-        doc="Which names MM2's metrics carry.",
+    string_list(
+        "metric.names.formats",
+        "legacy",
+        "Which names MM2's metrics carry.",
+        list_of("legacy", "new"),
         importance=Importance.LOW,
-        validators=(list_of("legacy", "new"),),
         no_effect=_NOT_YET,
     ),
-    ConfigKey(
-        name="config.providers",
-        type=ConfigType.LIST,
-        default="",
-        doc="Names of config providers; file, directory and env also work without this line, but "
+    string_list(
+        "config.providers",
+        "",
+        "Names of config providers; file, directory and env also work without this line, but "
         "not in what comes over REST.",
         importance=Importance.LOW,
     ),
@@ -319,132 +331,127 @@ _LEAST_BUFFER = 4 * 1024 * 1024
 _LONGEST_EPOCH = 86_400
 
 SPARKMIRROR_KEYS = (
-    ConfigKey(
-        name="sync.topic.deletions.enabled",
-        type=ConfigType.BOOLEAN,
-        default="false",
-        doc="Whether the remote topic is deleted after its source topic was. MM2 never does.",
+    boolean(
+        "sync.topic.deletions.enabled",
+        False,
+        "Whether the remote topic is deleted after its source topic was. MM2 never does.",
     ),
-    ConfigKey(
-        name="sync.topic.deletions.grace.seconds",
-        type=ConfigType.LONG,
-        default="86400",
-        doc="How long after it was noticed that a source topic is gone its remote topic is "
+    long(
+        "sync.topic.deletions.grace.seconds",
+        86_400,
+        "How long after it was noticed that a source topic is gone its remote topic is "
         "deleted; counted anew when sparkmirror starts.",
-        validators=(at_least(5, "tasks need a moment to let go of a topic"),),
+        at_least(5, "tasks need a moment to let go of a topic"),
+        fills=field_of(SourceSettings, "deletions_grace_seconds", interval),
+        switch="sync.topic.deletions.enabled",
     ),
-    ConfigKey(
-        name="epoch.seconds",
-        type=ConfigType.INT,
-        default="300",
-        doc="How long one Spark job of a flow runs before the next one takes over.",
-        validators=(between(1, _LONGEST_EPOCH),),
+    integer(
+        "epoch.seconds",
+        300,
+        "How long one Spark job of a flow runs before the next one takes over.",
+        between(1, _LONGEST_EPOCH),
+        fills=field_of(PipelineSettings, "epoch_seconds", _float),
         importance=Importance.LOW,
     ),
-    ConfigKey(
-        name="task.buffer.bytes",
-        type=ConfigType.LONG,
-        default=str(64 * 1024 * 1024),
-        doc="The most record data that one task holds in memory.",
-        validators=(at_least(_LEAST_BUFFER, "a task must hold a few record batches at once"),),
+    long(
+        "task.buffer.bytes",
+        64 * 1024 * 1024,
+        "The most record data that one task holds in memory.",
+        at_least(_LEAST_BUFFER, "a task must hold a few record batches at once"),
+        fills=field_of(PipelineSettings, "task_buffer_bytes"),
     ),
-    ConfigKey(
-        name="sync.acls.scope",
-        type=ConfigType.STRING,
-        default="topics",
-        doc="Which ACLs are carried over: topics (literal ones of mirrored topics, as MM2 does), "
+    choice(
+        "sync.acls.scope",
+        (
+            "topics",
+            "all",
+        ),
+        "Which ACLs are carried over: topics (literal ones of mirrored topics, as MM2 does), "
         "or all (prefixed ones as well, and those of groups, transactional ids and the cluster).",
-        validators=(one_of("topics", "all"),),
+        fills=field_of(SourceSettings, "acls_scope"),
     ),
-    ConfigKey(
-        name="sync.acls.removals.enabled",
-        type=ConfigType.BOOLEAN,
-        default="false",
-        doc="Whether ACLs that the source no longer has are taken away on the target; only those "
+    boolean(
+        "sync.acls.removals.enabled",
+        False,
+        "Whether ACLs that the source no longer has are taken away on the target; only those "
         "that the flow itself created.",
+        fills=field_of(SourceSettings, "acl_removals"),
     ),
-    ConfigKey(
-        name="initial.offsets.group",
-        type=ConfigType.STRING,
-        default="",
-        doc="A consumer group on the source whose committed offsets are where partitions without "
+    string(
+        "initial.offsets.group",
+        "",
+        "A consumer group on the source whose committed offsets are where partitions without "
         "a stored position begin, such as that of an old MirrorMaker 1; the others begin as "
         "auto.offset.reset says.",
+        fills=field_of(PipelineSettings, "initial_offsets_group"),
         importance=Importance.LOW,
     ),
-    ConfigKey(
-        name=TARGET_KEY,
-        type=ConfigType.STRING,
-        default=NO_PROFILE,
-        doc="What the target is, if it is a service that refuses some things: a set of values, "
+    string(
+        TARGET_KEY,
+        NO_PROFILE,
+        "What the target is, if it is a service that refuses some things: a set of values, "
         "weaker than any line, that it takes (see profiles.md).",
-        validators=(one_of(*PROFILE_NAMES),),
+        one_of(*PROFILE_NAMES),
     ),
-    ConfigKey(
-        name=SOURCE_KEY,
-        type=ConfigType.STRING,
-        default=NO_PROFILE,
-        doc="The same about the source.",
-        validators=(one_of(*PROFILE_NAMES),),
-    ),
-    ConfigKey(
-        name="config.properties.include",
-        type=ConfigType.LIST,
-        default=".*",
-        doc="Topic configs (names or regexes) that the remote topic may take over; "
+    string(SOURCE_KEY, NO_PROFILE, "The same about the source.", one_of(*PROFILE_NAMES)),
+    string_list(
+        "config.properties.include",
+        ".*",
+        "Topic configs (names or regexes) that the remote topic may take over; "
         "config.properties.exclude wins over this.",
+        fills=field_of(PolicySettings, "config_properties_include"),
     ),
-    ConfigKey(
-        name="topic.creation.enabled",
-        type=ConfigType.BOOLEAN,
-        default="true",
-        doc="Whether topics are created and grown, remote and internal ones. If not, each missing "
+    boolean(
+        "topic.creation.enabled",
+        True,
+        "Whether topics are created and grown, remote and internal ones. If not, each missing "
         "one is named in the status with the shape to create it in, and what is there flows.",
+        fills=field_of(SourceSettings, "topic_creation_enabled"),
     ),
 )
 
 # Read by a flow, but lost when set globally: MM2's definitions lack them, and so do ours.
 FLOW_ONLY_KEYS = (
-    ConfigKey(
-        name="use.defaults.from",
-        type=ConfigType.STRING,
-        default="target",
-        doc="Whose defaults a remote topic gets for configs that the source topic does not set.",
+    string(
+        "use.defaults.from",
+        "target",
+        "Whose defaults a remote topic gets for configs that the source topic does not set.",
+        fills=field_of(PolicySettings, "use_defaults_from"),
         importance=Importance.LOW,
     ),
-    ConfigKey(
-        name="exactly.once.support",
-        type=ConfigType.STRING,
-        default="requested",
-        doc="Whether the flow must be exactly-once: required refuses to run it without "
+    string(
+        "exactly.once.support",
+        "requested",
+        "Whether the flow must be exactly-once: required refuses to run it without "
         "exactly.once.source.support=enabled and isolation.level=read_committed.",
+        one_of("required", "requested", ignore_case=True),
         importance=Importance.LOW,
-        validators=(one_of("required", "requested", ignore_case=True),),
     ),
-    ConfigKey(
-        name="transaction.boundary",
-        type=ConfigType.STRING,
-        default="poll",
-        doc="When the transactions of an exactly-once flow are committed: poll (about ten times a "
+    choice(
+        "transaction.boundary",
+        (
+            "poll",
+            "interval",
+            "connector",
+        ),
+        "When the transactions of an exactly-once flow are committed: poll (about ten times a "
         "second while records arrive) or interval. connector is refused: MM2's connector sets no "
         "boundaries.",
+        ignore_case=True,
         importance=Importance.LOW,
-        validators=(one_of("poll", "interval", "connector", ignore_case=True),),
     ),
-    ConfigKey(
-        name="transaction.boundary.interval.ms",
-        type=ConfigType.LONG,
-        default=None,
-        doc="With transaction.boundary=interval: how long a transaction stays open; by default "
+    long(
+        "transaction.boundary.interval.ms",
+        None,
+        "With transaction.boundary=interval: how long a transaction stays open; by default "
         "offset.flush.interval.ms.",
+        at_least(1),
         importance=Importance.LOW,
-        validators=(at_least(1),),
     ),
-    ConfigKey(
-        name="offsets.storage.topic",
-        type=ConfigType.STRING,
-        default=None,
-        doc="An offsets topic of the connector's own.",
+    string(
+        "offsets.storage.topic",
+        None,
+        "An offsets topic of the connector's own.",
         importance=Importance.LOW,
         no_effect="positions are kept in the topic that offset.storage.topic names",
     ),

@@ -4,262 +4,264 @@
 from __future__ import annotations
 
 from sparkmirror.config.keys.config_def import (
-    ConfigKey,
-    ConfigType,
+    FACTOR_REASON,
     Importance,
-    not_empty,
-    not_zero,
-    one_of,
-    replication_factor,
+    boolean,
+    choice,
+    class_name,
+    factor,
+    field_of,
+    integer,
+    interval,
+    long,
+    short,
+    string_list,
 )
+from sparkmirror.config.keys.value_types import not_empty, not_zero, replication_factor
+from sparkmirror.config.settings import CheckpointSettings, HeartbeatSettings, SourceSettings
+from sparkmirror.policy.settings import PolicySettings
 
 _MIRROR = "org.apache.kafka.connect.mirror."
 _SOONER = "changes should be noticed within seconds, and looking costs one request"
-_HELD = "a small cluster should work without a line about it; set factors are kept to the letter"
 
 SOURCE_KEYS = (
-    ConfigKey(
-        name="topics",
-        type=ConfigType.LIST,
-        default=".*",
-        doc="Topics to copy: names or Java regexes that match a whole name.",
+    string_list(
+        "topics",
+        ".*",
+        "Topics to copy: names or Java regexes that match a whole name.",
+        fills=field_of(PolicySettings, "topics"),
         importance=Importance.HIGH,
     ),
-    ConfigKey(
-        name="topics.exclude",
-        type=ConfigType.LIST,
-        default=r"mm2.*\.internal, .*\.replica, __.*",
-        doc="Topics never to copy; this wins over topics.",
+    string_list(
+        "topics.exclude",
+        r"mm2.*\.internal, .*\.replica, __.*",
+        "Topics never to copy; this wins over topics.",
+        fills=field_of(PolicySettings, "topics_exclude"),
         importance=Importance.HIGH,
     ),
-    ConfigKey(
-        name="config.properties.exclude",
-        type=ConfigType.LIST,
-        default="follower.replication.throttled.replicas, "
+    string_list(
+        "config.properties.exclude",
+        "follower.replication.throttled.replicas, "
         "leader.replication.throttled.replicas, message.timestamp.difference.max.ms, "
         "log.message.timestamp.before.max.ms, log.message.timestamp.after.max.ms, "
         "message.timestamp.type, unclean.leader.election.enable, min.insync.replicas",
-        doc="Topic configs (names or regexes) that the remote topic does not take over.",
+        "Topic configs (names or regexes) that the remote topic does not take over.",
+        fills=field_of(PolicySettings, "config_properties_exclude"),
     ),
-    ConfigKey(
-        name="topic.filter.class",
-        type=ConfigType.CLASS,
-        default=_MIRROR + "DefaultTopicFilter",
-        doc="Which topics are copied: MM2's default filter or the dotted path of a Python class.",
+    class_name(
+        "topic.filter.class",
+        _MIRROR + "DefaultTopicFilter",
+        "Which topics are copied: MM2's default filter or the dotted path of a Python class.",
+        not_empty,
+        fills=field_of(PolicySettings, "topic_filter_class"),
         importance=Importance.LOW,
-        validators=(not_empty,),
     ),
-    ConfigKey(
-        name="config.property.filter.class",
-        type=ConfigType.CLASS,
-        default=_MIRROR + "DefaultConfigPropertyFilter",
-        doc="Which topic configs are copied: MM2's default filter or the dotted path of a Python "
+    class_name(
+        "config.property.filter.class",
+        _MIRROR + "DefaultConfigPropertyFilter",
+        "Which topic configs are copied: MM2's default filter or the dotted path of a Python "
         "class.",
+        not_empty,
+        fills=field_of(PolicySettings, "config_property_filter_class"),
         importance=Importance.LOW,
-        validators=(not_empty,),
     ),
-    ConfigKey(
-        name="consumer.poll.timeout.ms",
-        type=ConfigType.LONG,
-        default="1000",
-        doc="How long one poll of MM2's consumer waits.",
+    long(
+        "consumer.poll.timeout.ms",
+        1_000,
+        "How long one poll of MM2's consumer waits.",
         importance=Importance.LOW,
         no_effect="tasks wait for the source as consumer.fetch.max.wait.ms says",
     ),
-    ConfigKey(
-        name="refresh.topics.enabled",
-        type=ConfigType.BOOLEAN,
-        default="true",
-        doc="Whether to look for new topics and partitions while running.",
+    boolean(
+        "refresh.topics.enabled",
+        True,
+        "Whether to look for new topics and partitions while running.",
     ),
-    ConfigKey(
-        name="refresh.topics.interval.seconds",
-        type=ConfigType.LONG,
-        default="5",
-        doc="How often to look for new topics and partitions.",
-        validators=(not_zero,),
+    long(
+        "refresh.topics.interval.seconds",
+        5,
+        "How often to look for new topics and partitions.",
+        not_zero,
+        fills=field_of(SourceSettings, "refresh_topics_seconds", interval),
+        switch="refresh.topics.enabled",
         mm2_default="600",
         mm2_difference_reason=_SOONER,
     ),
-    ConfigKey(
-        name="sync.topic.configs.enabled",
-        type=ConfigType.BOOLEAN,
-        default="true",
-        doc="Whether changed topic configs are carried over to the remote topic.",
+    boolean(
+        "sync.topic.configs.enabled",
+        True,
+        "Whether changed topic configs are carried over to the remote topic.",
     ),
-    ConfigKey(
-        name="sync.topic.configs.interval.seconds",
-        type=ConfigType.LONG,
-        default="5",
-        doc="How often topic configs are compared.",
-        validators=(not_zero,),
+    long(
+        "sync.topic.configs.interval.seconds",
+        5,
+        "How often topic configs are compared.",
+        not_zero,
+        fills=field_of(SourceSettings, "sync_configs_seconds", interval),
+        switch="sync.topic.configs.enabled",
         mm2_default="600",
         mm2_difference_reason=_SOONER,
     ),
-    ConfigKey(
-        name="sync.topic.acls.enabled",
-        type=ConfigType.BOOLEAN,
-        default="true",
-        doc="Whether topic ACLs are carried over to the remote topic.",
+    boolean(
+        "sync.topic.acls.enabled", True, "Whether topic ACLs are carried over to the remote topic."
     ),
-    ConfigKey(
-        name="sync.topic.acls.interval.seconds",
-        type=ConfigType.LONG,
-        default="10",
-        doc="How often topic ACLs are compared.",
-        validators=(not_zero,),
+    long(
+        "sync.topic.acls.interval.seconds",
+        10,
+        "How often topic ACLs are compared.",
+        not_zero,
+        fills=field_of(SourceSettings, "sync_acls_seconds", interval),
+        switch="sync.topic.acls.enabled",
         mm2_default="600",
         mm2_difference_reason=_SOONER,
     ),
-    ConfigKey(
-        name="replication.factor",
-        type=ConfigType.INT,
-        default=None,
-        doc="Replication factor of remote topics that are created; -1 leaves it to the broker. "
+    integer(
+        "replication.factor",
+        None,
+        "Replication factor of remote topics that are created; -1 leaves it to the broker. "
         "Not set: 2, or what the target can hold.",
-        validators=(replication_factor,),
+        replication_factor,
+        fills=field_of(SourceSettings, "replication_factor", factor),
         importance=Importance.HIGH,
         mm2_default="2",
-        mm2_difference_reason=_HELD,
+        mm2_difference_reason=FACTOR_REASON,
     ),
-    ConfigKey(
-        name="offset-syncs.topic.replication.factor",
-        type=ConfigType.SHORT,
-        default=None,
-        doc="Replication factor of the offset-syncs topic. Not set: 3, or what the cluster can "
-        "hold.",
-        validators=(replication_factor,),
+    short(
+        "offset-syncs.topic.replication.factor",
+        None,
+        "Replication factor of the offset-syncs topic. Not set: 3, or what the cluster can hold.",
+        replication_factor,
+        fills=field_of(SourceSettings, "offset_syncs_factor", factor),
         mm2_default="3",
-        mm2_difference_reason=_HELD,
+        mm2_difference_reason=FACTOR_REASON,
     ),
-    ConfigKey(
-        name="offset-syncs.topic.location",
-        type=ConfigType.STRING,
-        default="source",
-        doc="On which cluster the offset-syncs topic lives.",
-        validators=(one_of("source", "target"),),
+    choice(
+        "offset-syncs.topic.location",
+        (
+            "source",
+            "target",
+        ),
+        "On which cluster the offset-syncs topic lives.",
+        fills=field_of(SourceSettings, "offset_syncs_location"),
         importance=Importance.LOW,
     ),
-    ConfigKey(
-        name="offset.lag.max",
-        type=ConfigType.LONG,
-        default="100",
-        doc="How far a translated offset may lag before an offset sync is due.",
+    long(
+        "offset.lag.max",
+        100,
+        "How far a translated offset may lag before an offset sync is due.",
+        fills=field_of(SourceSettings, "offset_lag_max"),
         importance=Importance.LOW,
     ),
-    ConfigKey(
-        name="emit.offset-syncs.enabled",
-        type=ConfigType.BOOLEAN,
-        default="true",
-        doc="Whether offset syncs are written; without them there are no checkpoints either.",
+    boolean(
+        "emit.offset-syncs.enabled",
+        True,
+        "Whether offset syncs are written; without them there are no checkpoints either.",
+        fills=field_of(SourceSettings, "offset_syncs_enabled"),
         importance=Importance.LOW,
     ),
-    ConfigKey(
-        name="heartbeats.replication.enabled",
-        type=ConfigType.BOOLEAN,
-        default="true",
-        doc="Whether heartbeats topics are copied even where the topic filter rejects them.",
+    boolean(
+        "heartbeats.replication.enabled",
+        True,
+        "Whether heartbeats topics are copied even where the topic filter rejects them.",
+        fills=field_of(PolicySettings, "heartbeats_replication_enabled"),
     ),
 )
 
 CHECKPOINT_KEYS = (
-    ConfigKey(
-        name="groups",
-        type=ConfigType.LIST,
-        default=".*",
-        doc="Consumer groups whose positions are translated: names or Java regexes.",
+    string_list(
+        "groups",
+        ".*",
+        "Consumer groups whose positions are translated: names or Java regexes.",
+        fills=field_of(PolicySettings, "groups"),
     ),
-    ConfigKey(
-        name="groups.exclude",
-        type=ConfigType.LIST,
-        default="console-consumer-.*, connect-.*, __.*",
-        doc="Consumer groups left out; this wins over groups.",
+    string_list(
+        "groups.exclude",
+        "console-consumer-.*, connect-.*, __.*",
+        "Consumer groups left out; this wins over groups.",
+        fills=field_of(PolicySettings, "groups_exclude"),
     ),
-    ConfigKey(
-        name="group.filter.class",
-        type=ConfigType.CLASS,
-        default=_MIRROR + "DefaultGroupFilter",
-        doc="Which groups take part: MM2's default filter or the dotted path of a Python class.",
+    class_name(
+        "group.filter.class",
+        _MIRROR + "DefaultGroupFilter",
+        "Which groups take part: MM2's default filter or the dotted path of a Python class.",
+        not_empty,
+        fills=field_of(PolicySettings, "group_filter_class"),
         importance=Importance.LOW,
-        validators=(not_empty,),
     ),
-    ConfigKey(
-        name="refresh.groups.enabled",
-        type=ConfigType.BOOLEAN,
-        default="true",
-        doc="Whether to look for new groups while running.",
-    ),
-    ConfigKey(
-        name="refresh.groups.interval.seconds",
-        type=ConfigType.LONG,
-        default="10",
-        doc="How often to look for new groups.",
-        validators=(not_zero,),
+    boolean("refresh.groups.enabled", True, "Whether to look for new groups while running."),
+    long(
+        "refresh.groups.interval.seconds",
+        10,
+        "How often to look for new groups.",
+        not_zero,
+        fills=field_of(CheckpointSettings, "refresh_groups_seconds", interval),
+        switch="refresh.groups.enabled",
         mm2_default="600",
         mm2_difference_reason=_SOONER,
     ),
-    ConfigKey(
-        name="emit.checkpoints.enabled",
-        type=ConfigType.BOOLEAN,
-        default="true",
-        doc="Whether translated group positions are written to the checkpoints topic.",
+    boolean(
+        "emit.checkpoints.enabled",
+        True,
+        "Whether translated group positions are written to the checkpoints topic.",
+        fills=field_of(CheckpointSettings, "enabled"),
     ),
-    ConfigKey(
-        name="emit.checkpoints.interval.seconds",
-        type=ConfigType.LONG,
-        default="5",
-        doc="How often checkpoints are written.",
-        validators=(not_zero,),
+    long(
+        "emit.checkpoints.interval.seconds",
+        5,
+        "How often checkpoints are written.",
+        not_zero,
+        fills=field_of(CheckpointSettings, "emit_seconds", interval),
+        switch="emit.checkpoints.enabled",
         mm2_default="60",
         mm2_difference_reason=_SOONER,
     ),
-    ConfigKey(
-        name="sync.group.offsets.enabled",
-        type=ConfigType.BOOLEAN,
-        default="false",
-        doc="Whether translated positions are also committed for idle groups on the target.",
+    boolean(
+        "sync.group.offsets.enabled",
+        False,
+        "Whether translated positions are also committed for idle groups on the target.",
     ),
-    ConfigKey(
-        name="sync.group.offsets.interval.seconds",
-        type=ConfigType.LONG,
-        default="5",
-        doc="How often group positions are committed on the target.",
-        validators=(not_zero,),
+    long(
+        "sync.group.offsets.interval.seconds",
+        5,
+        "How often group positions are committed on the target.",
+        not_zero,
+        fills=field_of(CheckpointSettings, "sync_group_offsets_seconds", interval),
+        switch="sync.group.offsets.enabled",
         mm2_default="60",
         mm2_difference_reason=_SOONER,
     ),
-    ConfigKey(
-        name="checkpoints.topic.replication.factor",
-        type=ConfigType.SHORT,
-        default=None,
-        doc="Replication factor of the checkpoints topic. Not set: 3, or what the target can hold.",
-        validators=(replication_factor,),
+    short(
+        "checkpoints.topic.replication.factor",
+        None,
+        "Replication factor of the checkpoints topic. Not set: 3, or what the target can hold.",
+        replication_factor,
+        fills=field_of(CheckpointSettings, "factor", factor),
         mm2_default="3",
-        mm2_difference_reason=_HELD,
+        mm2_difference_reason=FACTOR_REASON,
     ),
 )
 
 HEARTBEAT_KEYS = (
-    ConfigKey(
-        name="emit.heartbeats.enabled",
-        type=ConfigType.BOOLEAN,
-        default="true",
-        doc="Whether the pair writes heartbeats to its target, enabled or not.",
+    boolean(
+        "emit.heartbeats.enabled",
+        True,
+        "Whether the pair writes heartbeats to its target, enabled or not.",
     ),
-    ConfigKey(
-        name="emit.heartbeats.interval.seconds",
-        type=ConfigType.LONG,
-        default="1",
-        doc="How often a heartbeat is written.",
-        validators=(not_zero,),
+    long(
+        "emit.heartbeats.interval.seconds",
+        1,
+        "How often a heartbeat is written.",
+        not_zero,
+        fills=field_of(HeartbeatSettings, "interval_seconds", interval),
+        switch="emit.heartbeats.enabled",
     ),
-    ConfigKey(
-        name="heartbeats.topic.replication.factor",
-        type=ConfigType.SHORT,
-        default=None,
-        doc="Replication factor of the heartbeats topic. Not set: 3, or what the target can hold.",
-        validators=(replication_factor,),
+    short(
+        "heartbeats.topic.replication.factor",
+        None,
+        "Replication factor of the heartbeats topic. Not set: 3, or what the target can hold.",
+        replication_factor,
+        fills=field_of(HeartbeatSettings, "factor", factor),
         mm2_default="3",
-        mm2_difference_reason=_HELD,
+        mm2_difference_reason=FACTOR_REASON,
     ),
 )

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table of keys that say how a cluster is reached: addresses, TLS, SASL, tokens.
 
-`CLIENT_NAMES` is the set that MM2 copies from a cluster's level to its clients. `OAUTH_KEYS` are
-Strimzi's, which its login reads as options of the JAAS line; here they may stand as keys, too.
+MM2 copies `KAFKA_SECURITY_KEYS` from a cluster's level to its clients. `STRIMZI_OAUTH_KEYS` are
+options of Strimzi's JAAS line; here they may also be keys.
 """
 
 from __future__ import annotations
 
-from sparkmirror.config.keys.config_def import (
-    ConfigKey,
+from sparkmirror.config.keys.config_def import ConfigKey, Importance
+from sparkmirror.config.keys.value_types import (
     ConfigType,
-    Importance,
     Validator,
     at_least,
     between,
@@ -369,8 +368,6 @@ KAFKA_SECURITY_KEYS = (
     *SSL_KEYS,
     *_SASL_KEYS,
 )
-
-CLIENT_NAMES = frozenset(key.name for key in KAFKA_SECURITY_KEYS)
 
 _WHAT_STRIMZI_KNOWS = "Strimzi's login reads it, brokers do not ask for it"
 

@@ -1,20 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one table: every key that sparkmirror knows, by the place where it is written.
+"""All keys, by the place where they are written.
 
-The rows stand in the `keys_...` modules beside it; this module joins them and
-answers the questions that parsing, `check` and the reference page ask.
-
-Passwords in a connector's configuration: never shown, and not lost when what is shown returns.
-
-A client reads a configuration, changes a line and sends it back: `[hidden]` then means the value
-that is stored. A reference such as `${file:...}` is no secret and stays readable.
+The rows are in the `*_keys` modules. This module joins them for parsing, `check` and the reference
+page.
 """
 
 from __future__ import annotations
 
 import difflib
-import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from sparkmirror.config.keys.client_keys import (
@@ -52,22 +46,20 @@ from sparkmirror.config.keys.worker_keys import (
     WORKER_KEYS,
 )
 
-HIDDEN = "[hidden]"
-_REFERENCE = re.compile(r"\$\{[\w.-]+:[^{}]+\}")
 
-
-def _by_name(keys: Iterable[ConfigKey]) -> dict[str, ConfigKey]:
+def by_name(keys: Iterable[ConfigKey]) -> dict[str, ConfigKey]:
+    """A table to look keys up in."""
     return {key.name: key for key in keys}
 
 
-TOP_LEVEL = _by_name(TOP_LEVEL_KEYS)
-CONNECTOR = _by_name((*CONNECTOR_KEYS, *FLOW_ONLY_KEYS))
-WORKER = _by_name(WORKER_KEYS)
-SECURITY = _by_name(ALL_SECURITY_KEYS)
+TOP_LEVEL = by_name(TOP_LEVEL_KEYS)
+CONNECTOR = by_name((*CONNECTOR_KEYS, *FLOW_ONLY_KEYS))
+WORKER = by_name(WORKER_KEYS)
+SECURITY = by_name(ALL_SECURITY_KEYS)
 CLIENT = {
-    "consumer": _by_name((*ALL_SECURITY_KEYS, *CONSUMER_KEYS)),
-    "producer": _by_name((*ALL_SECURITY_KEYS, *PRODUCER_KEYS)),
-    "admin": _by_name((*ALL_SECURITY_KEYS, *ADMIN_KEYS)),
+    "consumer": by_name((*ALL_SECURITY_KEYS, *CONSUMER_KEYS)),
+    "producer": by_name((*ALL_SECURITY_KEYS, *PRODUCER_KEYS)),
+    "admin": by_name((*ALL_SECURITY_KEYS, *ADMIN_KEYS)),
 }
 CLIENT_ROLES = tuple(CLIENT)
 
@@ -166,32 +158,6 @@ def nearest_name(name: str, known: Iterable[str]) -> str | None:
     return close[0] if close else None
 
 
-def is_secret(name: str) -> bool:
-    """Whether a key holds a secret, under whatever prefix it is written.
-
-    A key of the table says so itself. One that nobody knows, misspelt or of somebody's plugin, is
-    taken for what it sounds like.
-    """
-    parts = name.split(".")
-    endings = (".".join(parts[at:]) for at in range(len(parts)))
-    known = next((_KNOWN[one] for one in endings if one in _KNOWN), None)
-    if known is not None:
-        return known
-    return _SECRET_PATTERN.search(name) is not None and not _NOT_SECRET_PATTERN.search(name)
-
-
-_KNOWN = {key.name: key.is_secret for key in all_keys()}
-_SECRET_PATTERN = re.compile(
-    r"passw|passphrase|pwd|secret|token|credential|jaas|user.?info|authorization|keystore.?key"
-    r"|(private|api|access|account|shared).?key",
-    re.IGNORECASE,
-)
-_NOT_SECRET_PATTERN = re.compile(
-    r"\.(class|url|uri|location|path|file|type|source|algorithm|enabled?|ms|seconds)$",
-    re.IGNORECASE,
-)
-
-
 __all__ = [
     "CLIENT",
     "CLIENT_ROLES",
@@ -208,36 +174,7 @@ __all__ = [
     "WORKER_SECTIONS",
     "Section",
     "all_keys",
+    "by_name",
     "differing_defaults",
-    "is_secret",
     "nearest_name",
 ]
-
-
-def redact_config(
-    config: Mapping[str, str | None], passwords: Collection[str] = ()
-) -> dict[str, str | None]:
-    """The configuration as a client may see it; `passwords` are further keys that hold one."""
-    return {
-        key: HIDDEN if text and _hides(key, text, passwords) else text
-        for key, text in config.items()
-    }
-
-
-def _hides(key: str, text: str, passwords: Collection[str]) -> bool:
-    return (key in passwords or is_secret(key)) and not _is_reference(text)
-
-
-def _is_reference(text: str) -> bool:
-    """Exactly one, and nothing beside it."""
-    return _REFERENCE.fullmatch(text) is not None
-
-
-def restore_secrets(
-    config: Mapping[str, str | None], stored: Mapping[str, str | None]
-) -> dict[str, str | None]:
-    """The configuration with the stored values in the place of those that were hidden."""
-    return {
-        key: stored.get(key, text) if text == HIDDEN and is_secret(key) else text
-        for key, text in config.items()
-    }

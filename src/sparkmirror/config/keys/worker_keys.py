@@ -1,12 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of worker keys (`B.<key>`, B being the target) and of the file's top level.
+"""The tables of worker keys: of a dedicated mirror and of a Connect worker.
 
-The keys of a place in a group, the same for a worker's file and for the pairs of a mirror's.
-
-The table of keys of a Connect worker's own file (`connect-distributed.properties`).
-
-What it shares with the worker of a dedicated mirror stands above; here the
-keys are written without a cluster before them, and a worker is a member of a group.
+Those of a mirror are written as `B.<key>`, B being the target; its top level is here, too.
+A Connect worker has a file of its own (`connect-distributed.properties`).
 """
 
 from __future__ import annotations
@@ -14,9 +10,28 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sparkmirror.config.keys.config_def import (
+    COPIED_RAW,
+    FACTOR_REASON,
+    NO_JAVA_PLUGIN,
     ConfigKey,
-    ConfigType,
     Importance,
+    ParsedValue,
+    SettingsField,
+    boolean,
+    choice,
+    class_name,
+    factor,
+    field_of,
+    integer,
+    long,
+    seconds,
+    short,
+    string,
+    string_list,
+)
+from sparkmirror.config.keys.rest_keys import REST_KEYS, WORKER_REST_KEYS, listeners
+from sparkmirror.config.keys.value_types import (
+    MAX_PORT,
     InvalidValueError,
     at_least,
     between,
@@ -24,17 +39,28 @@ from sparkmirror.config.keys.config_def import (
     one_of,
     replication_factor,
 )
-from sparkmirror.config.keys.rest_keys import REST_KEYS, WORKER_REST_KEYS, listeners
-from sparkmirror.policy.class_loading import ALLOWLIST_KEY, is_dotted
+from sparkmirror.config.settings import (
+    ExactlyOnce,
+    InternalTopics,
+    MetricsSettings,
+    PipelineSettings,
+    TransactionSettings,
+)
+from sparkmirror.config.worker_settings import (
+    ClientOverrides,
+    GroupSettings,
+    OverridePolicy,
+    SigningSettings,
+    WorkerSettings,
+)
+from sparkmirror.policy.class_loading import ALLOWLIST_KEY, ClassAllowlist, is_dotted
 
 _MOST = 2**31 - 1
 
-_NO_JVM = "there is no Java plugin here"
 _OWN_PROTOCOL = (
     "connectors are divided as a whole, by a protocol of our own, and Kafka lets no worker of "
     "Java's into the same group"
 )
-_RAW = "record batches are copied byte for byte, nothing converts them"
 _POLICIES = ("All", "None", "Principal", "Allowlist")
 _POLICY_PACKAGE = "org.apache.kafka.connect.connector.policy."
 _POLICY_CLASS = "ConnectorClientConfigOverridePolicy"
@@ -53,39 +79,50 @@ _DOCS = {
 }
 
 
-def milliseconds_key(name: str, default: int, doc: str, least: int = 1) -> ConfigKey:
-    """A time that has a default and is at least `least`."""
-    return ConfigKey(
-        name=name,
-        type=ConfigType.INT,
-        default=str(default),
-        doc=doc,
-        importance=Importance.LOW,
-        validators=(between(least, _MOST),),
+def _exactly_once(parsed: ParsedValue) -> ExactlyOnce:
+    return ExactlyOnce(parsed.value.lower())
+
+
+def _override_policy(parsed: ParsedValue) -> OverridePolicy:
+    return OverridePolicy(override_policy_name(parsed.value))
+
+
+def _allowlist(parsed: ParsedValue) -> ClassAllowlist:
+    return ClassAllowlist(parsed.value)
+
+
+def _milliseconds(
+    name: str, default: int, doc: str, fills: tuple[SettingsField, ...], *, least: int = 1
+) -> ConfigKey:
+    return integer(
+        name, default, doc, between(least, _MOST), fills=fills, importance=Importance.LOW
     )
 
 
 MEMBERSHIP_KEYS = (
-    milliseconds_key(
+    _milliseconds(
         "session.timeout.ms",
         10_000,
         "How long a process of the group may be silent before its work goes to others.",
+        field_of(GroupSettings, "session_timeout_ms"),
     ),
-    milliseconds_key(
-        "heartbeat.interval.ms", 3_000, "How often a process shows its group that it lives."
+    _milliseconds(
+        "heartbeat.interval.ms",
+        3_000,
+        "How often a process shows its group that it lives.",
+        field_of(GroupSettings, "heartbeat_interval_ms"),
     ),
-    milliseconds_key(
+    _milliseconds(
         "rebalance.timeout.ms",
         60_000,
         "How long the members have to join again when the group changes.",
+        field_of(GroupSettings, "rebalance_timeout_ms"),
     ),
 )
 
 
-_HELD = "a small cluster should work without a line about it; set factors are kept to the letter"
 _NO_CONFIGS = "the file says what runs, nobody has to read it in the group"
 _NO_REQUESTS = "processes send each other no requests"
-_LAST_PORT = 65_535
 
 # Global keys with these beginnings reach the worker, and beat the `B.` ones: MM2's rule.
 GLOBAL_WORKER_PREFIXES = (
@@ -110,76 +147,91 @@ def _partitions(value: object) -> None:
         raise InvalidValueError("must be at least 1, or -1 for the broker's default", value)
 
 
-def _storage(storage: str, what: str, partitions: int | None) -> tuple[ConfigKey, ...]:
+def _storage(storage: str, field: str, what: str, partitions: int | None) -> list[ConfigKey]:
+    """The keys of a topic; the names of its fields in InternalTopics begin with `field`."""
     keys = [
-        ConfigKey(
-            name=f"{storage}.topic",
-            type=ConfigType.STRING,
-            default=None,
-            doc=f"Topic on the target that holds {what}; by default named after the source.",
-            validators=(not_empty,),
+        string(
+            f"{storage}.topic",
+            None,
+            f"Topic on the target that holds {what}; by default named after the source.",
+            not_empty,
+            fills=field_of(InternalTopics, field),
             importance=Importance.LOW,
         ),
-        ConfigKey(
-            name=f"{storage}.replication.factor",
-            type=ConfigType.SHORT,
-            default=None,
-            doc="Replication factor of that topic. Not set: 3, or what the target can hold.",
-            validators=(replication_factor,),
+        short(
+            f"{storage}.replication.factor",
+            None,
+            "Replication factor of that topic. Not set: 3, or what the target can hold.",
+            replication_factor,
+            fills=field_of(InternalTopics, f"{field}_factor", factor),
             mm2_default="3",
-            mm2_difference_reason=_HELD,
+            mm2_difference_reason=FACTOR_REASON,
         ),
     ]
     if partitions is not None:
         keys.append(
-            ConfigKey(
-                name=f"{storage}.partitions",
-                type=ConfigType.INT,
-                default=str(partitions),
-                doc="Number of partitions of that topic when it is created.",
-                validators=(_partitions,),
+            integer(
+                f"{storage}.partitions",
+                partitions,
+                "Number of partitions of that topic when it is created.",
+                _partitions,
+                fills=field_of(InternalTopics, f"{field}_partitions"),
                 importance=Importance.LOW,
             )
         )
-    return tuple(keys)
+    return keys
 
 
 WORKER_KEYS = (
-    *_storage("offset.storage", "the positions of flows", 25),
-    *_storage("status.storage", "connector and task states", 5),
-    *_storage("config.storage", "connector configurations", None),
-    ConfigKey(
-        name="offset.flush.interval.ms",
-        type=ConfigType.LONG,
-        default="5000",
-        doc="How often positions are stored; duplicates after a crash are bounded by it.",
-        validators=(at_least(1),),
+    *_storage("offset.storage", "offsets", "the positions of flows", 25),
+    *_storage("status.storage", "status", "connector and task states", 5),
+    *_storage("config.storage", "configs", "connector configurations", None),
+    long(
+        "offset.flush.interval.ms",
+        5_000,
+        "How often positions are stored; duplicates after a crash are bounded by it.",
+        at_least(1),
+        fills=field_of(PipelineSettings, "offset_flush_seconds", seconds),
         mm2_default="60000",
         mm2_difference_reason="a crash should repeat seconds of work, not a minute",
     ),
-    ConfigKey(
-        name="exactly.once.source.support",
-        type=ConfigType.STRING,
-        default="disabled",
-        doc="Whether flows into this cluster write records and positions together in "
+    choice(
+        "exactly.once.source.support",
+        (
+            "disabled",
+            "preparing",
+            "enabled",
+        ),
+        "Whether flows into this cluster write records and positions together in "
         "transactions (enabled). preparing changes nothing yet, as in Connect.",
-        validators=(one_of("disabled", "preparing", "enabled", ignore_case=True),),
+        ignore_case=True,
+        fills=field_of(TransactionSettings, "support", _exactly_once)
+        + field_of(WorkerSettings, "exactly_once", _exactly_once),
         importance=Importance.HIGH,
     ),
-    ConfigKey(
-        name="group.id",
-        type=ConfigType.STRING,
-        default=None,
-        doc="Group in which processes agree on who runs a pair, and first part of the "
+    string(
+        "group.id",
+        None,
+        "Group in which processes agree on who runs a pair, and first part of the "
         "transactional ids of exactly-once flows; by default the source's alias and -mm2.",
-        validators=(not_empty,),
+        not_empty,
+        fills=field_of(GroupSettings, "group_id"),
         importance=Importance.LOW,
     ),
     *MEMBERSHIP_KEYS,
 )
 
+_IGNORED_IN_BOTH = {
+    "internal.topics.automatic.creation.enable": "internal topics are created when missing",
+    "offset.flush.timeout.ms": "a flush that fails is tried again",
+    "plugin.discovery": NO_JAVA_PLUGIN,
+    "plugin.path": NO_JAVA_PLUGIN,
+    "task.shutdown.graceful.timeout.ms": "tasks end within seconds when told so",
+    "topic.creation.enable": "remote topics are created as the source connector says",
+}
+
 # Keys of Connect's worker that change nothing here -> why.
-IGNORED_WORKER_KEYS = {
+IGNORED_WORKER_KEYS = _IGNORED_IN_BOTH | {
     "client.id": "client ids are named after the flow",
     "worker.sync.timeout.ms": _NO_CONFIGS,
     "worker.unsync.backoff.ms": _NO_CONFIGS,
@@ -190,35 +242,29 @@ IGNORED_WORKER_KEYS = {
     "inter.worker.key.generation.algorithm": _NO_REQUESTS,
     "inter.worker.signature.algorithm": _NO_REQUESTS,
     "inter.worker.verification.algorithms": _NO_REQUESTS,
-    "offset.flush.timeout.ms": "a flush that fails is tried again",
-    "task.shutdown.graceful.timeout.ms": "tasks end within seconds when told so",
-    "topic.creation.enable": "remote topics are created as the source connector says",
     "topic.tracking.enable": "topics are those that a flow copies now, nothing is remembered",
     "topic.tracking.allow.reset": "topics are those that a flow copies now",
-    "internal.topics.automatic.creation.enable": "internal topics are created when missing",
     "connector.client.config.override.policy": "client overrides are always allowed",
-    "key.converter": "record batches are copied byte for byte, nothing converts them",
-    "value.converter": "record batches are copied byte for byte, nothing converts them",
-    "header.converter": "record batches are copied byte for byte, nothing converts them",
-    "plugin.path": "there is no Java plugin here",
-    "plugin.discovery": "there is no Java plugin here",
-    "rest.extension.classes": "there is no Java plugin here",
+    "key.converter": COPIED_RAW,
+    "value.converter": COPIED_RAW,
+    "header.converter": COPIED_RAW,
+    "rest.extension.classes": NO_JAVA_PLUGIN,
 }
 
 METRICS_KEYS = (
-    ConfigKey(
-        name="metrics.port",
-        type=ConfigType.INT,
-        default=None,
-        doc="Port on which the figures of all flows are served for Prometheus; not set: nowhere.",
-        validators=(between(1, _LAST_PORT),),
+    integer(
+        "metrics.port",
+        None,
+        "Port on which the figures of all flows are served for Prometheus; not set: nowhere.",
+        between(1, MAX_PORT),
+        fills=field_of(MetricsSettings, "port"),
     ),
-    ConfigKey(
-        name="metrics.host",
-        type=ConfigType.STRING,
-        default="127.0.0.1",
-        doc="Address on which they are served; 0.0.0.0 for every interface of the machine.",
-        validators=(not_empty,),
+    string(
+        "metrics.host",
+        "127.0.0.1",
+        "Address on which they are served; 0.0.0.0 for every interface of the machine.",
+        not_empty,
+        fills=field_of(MetricsSettings, "host"),
         importance=Importance.LOW,
     ),
 )
@@ -239,32 +285,29 @@ def _of_a_run(key: ConfigKey) -> ConfigKey:
 RUN_REST_KEYS = tuple(map(_of_a_run, REST_KEYS))
 
 TOP_LEVEL_KEYS = (
-    ConfigKey(
-        name="clusters",
-        type=ConfigType.LIST,
-        default=None,
-        doc="Aliases of the clusters that this file is about.",
+    string_list(
+        "clusters",
+        None,
+        "Aliases of the clusters that this file is about.",
+        not_empty,
         importance=Importance.HIGH,
         required=True,
-        validators=(not_empty,),
     ),
     *METRICS_KEYS,
-    ConfigKey(
-        name="dedicated.mode.enable.internal.rest",
-        type=ConfigType.BOOLEAN,
-        default="false",
-        doc="Whether several MM2 processes work together through an internal REST server.",
+    boolean(
+        "dedicated.mode.enable.internal.rest",
+        False,
+        "Whether several MM2 processes work together through an internal REST server.",
         importance=Importance.LOW,
         no_effect="processes with the same file find each other through Kafka",
     ),
     *RUN_REST_KEYS,
-    ConfigKey(
-        name="plugin.path",
-        type=ConfigType.LIST,
-        default=None,
-        doc="Where Connect looks for Java plugins.",
+    string_list(
+        "plugin.path",
+        None,
+        "Where Connect looks for Java plugins.",
         importance=Importance.LOW,
-        no_effect="there is no Java plugin here",
+        no_effect=NO_JAVA_PLUGIN,
     ),
 )
 
@@ -297,127 +340,137 @@ _SHARED_KEYS = tuple(
 _OF_TOPICS = ("offset.", "status.", "config.", "exactly.once.")
 TOPIC_KEYS = tuple(key for key in _SHARED_KEYS if key.name.startswith(_OF_TOPICS))
 
+
+def _algorithm(name: str, doc: str, field: str) -> ConfigKey:
+    return string(
+        name,
+        "HmacSHA256",
+        doc,
+        one_of("HmacSHA1", "HmacSHA256", "HmacSHA384", "HmacSHA512"),
+        fills=field_of(SigningSettings, field),
+        importance=Importance.LOW,
+    )
+
+
 GROUP_KEYS = (
     *(key for key in _SHARED_KEYS if key not in TOPIC_KEYS),
     replace(
-        milliseconds_key(
+        _milliseconds(
             "scheduled.rebalance.max.delay.ms",
             0,
             "How long connectors of a worker that left wait for its return.",
+            field_of(GroupSettings, "rebalance_delay_ms"),
             least=0,
         ),
         mm2_default="300000",
         mm2_difference_reason="a killed worker is replaced when its session ends, and one that "
-        "comes back takes "
-        "work again without stopping what runs",
+        "comes back takes work again without stopping what runs",
     ),
-    milliseconds_key(
+    _milliseconds(
         "worker.sync.timeout.ms",
         3_000,
         "How long a worker that lacks configurations tries to catch up before it leaves the group.",
+        field_of(GroupSettings, "sync_timeout_ms"),
     ),
-    milliseconds_key(
-        "worker.unsync.backoff.ms", 300_000, "How long it then stays away from the group."
+    _milliseconds(
+        "worker.unsync.backoff.ms",
+        300_000,
+        "How long it then stays away from the group.",
+        field_of(GroupSettings, "unsync_backoff_ms"),
     ),
-    ConfigKey(
-        name="connect.protocol",
-        type=ConfigType.STRING,
-        default="sessioned",
-        doc="How Java's workers divide their work: sessioned, compatible or eager.",
+    string(
+        "connect.protocol",
+        "sessioned",
+        "How Java's workers divide their work: sessioned, compatible or eager.",
+        one_of("eager", "compatible", "sessioned", ignore_case=True),
         importance=Importance.LOW,
         no_effect=_OWN_PROTOCOL,
-        validators=(one_of("eager", "compatible", "sessioned", ignore_case=True),),
     ),
-    milliseconds_key(
+    _milliseconds(
         "inter.worker.key.ttl.ms",
         3_600_000,
         "How long a key lives that signs requests between workers.",
+        field_of(SigningSettings, "key_ttl_ms"),
         least=0,
     ),
-    ConfigKey(
-        name="inter.worker.key.size",
-        type=ConfigType.INT,
-        default=None,
-        doc="Size of such a key in bits; not set: the algorithm's own.",
+    integer(
+        "inter.worker.key.size",
+        None,
+        "Size of such a key in bits; not set: the algorithm's own.",
+        at_least(1),
+        fills=field_of(SigningSettings, "key_bits"),
         importance=Importance.LOW,
-        validators=(at_least(1),),
     ),
-    *(
-        ConfigKey(
-            name=name,
-            type=ConfigType.STRING,
-            default="HmacSHA256",
-            doc=doc,
-            importance=Importance.LOW,
-            validators=(one_of("HmacSHA1", "HmacSHA256", "HmacSHA384", "HmacSHA512"),),
-        )
-        for name, doc in (
-            ("inter.worker.key.generation.algorithm", "Algorithm that makes such a key."),
-            ("inter.worker.signature.algorithm", "Algorithm that signs with such a key."),
-        )
+    _algorithm(
+        "inter.worker.key.generation.algorithm",
+        "Algorithm that makes such a key.",
+        "key_algorithm",
     ),
-    ConfigKey(
-        name="inter.worker.verification.algorithms",
-        type=ConfigType.LIST,
-        default="HmacSHA256",
-        doc="Algorithms that are accepted of other workers.",
+    _algorithm(
+        "inter.worker.signature.algorithm",
+        "Algorithm that signs with such a key.",
+        "signature_algorithm",
+    ),
+    string_list(
+        "inter.worker.verification.algorithms",
+        "HmacSHA256",
+        "Algorithms that are accepted of other workers.",
+        not_empty,
+        fills=field_of(SigningSettings, "accepted_algorithms"),
         importance=Importance.LOW,
-        validators=(not_empty,),
     ),
 )
 
 CONNECTOR_PERMISSION_KEYS = (
-    ConfigKey(
-        name="connector.client.config.override.policy",
-        type=ConfigType.CLASS,
-        default="All",
-        doc="Which client keys a connector may override: All, None, Principal (who it is) or "
+    class_name(
+        "connector.client.config.override.policy",
+        "All",
+        "Which client keys a connector may override: All, None, Principal (who it is) or "
         "Allowlist.",
-        validators=(_policy,),
+        _policy,
+        fills=field_of(ClientOverrides, "policy", _override_policy),
     ),
-    ConfigKey(
-        name="connector.client.config.override.allowlist",
-        type=ConfigType.LIST,
-        default="",
-        doc="Client keys that connectors may override with the policy Allowlist.",
+    string_list(
+        "connector.client.config.override.allowlist",
+        "",
+        "Client keys that connectors may override with the policy Allowlist.",
+        fills=field_of(ClientOverrides, "allowlist"),
         importance=Importance.LOW,
     ),
-    ConfigKey(
-        name=ALLOWLIST_KEY,
-        type=ConfigType.LIST,
-        default="",
-        doc="Python modules, packages and classes that connectors may name as replication policy "
+    string_list(
+        ALLOWLIST_KEY,
+        "",
+        "Python modules, packages and classes that connectors may name as replication policy "
         "or filter, beside MM2's own. To name a class is to run its code.",
-        validators=(dotted_names,),
+        dotted_names,
+        fills=field_of(WorkerSettings, "allowed_classes", _allowlist),
     ),
-    ConfigKey(
-        name="topic.tracking.enable",
-        type=ConfigType.BOOLEAN,
-        default="true",
-        doc="Whether the topics that a connector writes are remembered.",
+    boolean(
+        "topic.tracking.enable",
+        True,
+        "Whether the topics that a connector writes are remembered.",
+        fills=field_of(WorkerSettings, "topic_tracking"),
         importance=Importance.LOW,
     ),
-    ConfigKey(
-        name="topic.tracking.allow.reset",
-        type=ConfigType.BOOLEAN,
-        default="true",
-        doc="Whether that memory may be emptied by request.",
+    boolean(
+        "topic.tracking.allow.reset",
+        True,
+        "Whether that memory may be emptied by request.",
+        fills=field_of(WorkerSettings, "topic_tracking_reset"),
         importance=Importance.LOW,
     ),
-    ConfigKey(
-        name="config.providers",
-        type=ConfigType.LIST,
-        default="",
-        doc="Names of config providers. In this file file, directory and env also work without "
+    string_list(
+        "config.providers",
+        "",
+        "Names of config providers. In this file file, directory and env also work without "
         "this line, in configurations that come over REST only those that it declares.",
         importance=Importance.LOW,
     ),
     *(
-        ConfigKey(
-            name=f"{part}.converter",
-            type=ConfigType.CLASS,
-            default=None,
-            doc=f"Converter of record {part}s for connectors that name none.",
+        class_name(
+            f"{part}.converter",
+            None,
+            f"Converter of record {part}s for connectors that name none.",
             importance=Importance.LOW,
         )
         for part in ("key", "value", "header")
@@ -429,28 +482,22 @@ SERVER_KEYS = (*REST_KEYS, *WORKER_REST_KEYS, *METRICS_KEYS)
 WORKER_CONFIG_KEYS = (*TOPIC_KEYS, *GROUP_KEYS, *CONNECTOR_PERMISSION_KEYS, *SERVER_KEYS)
 
 # Keys of Connect's worker that change nothing here -> why.
-IGNORED_WORKER_CONFIG_KEYS = {
-    "offset.flush.timeout.ms": "a flush that fails is tried again",
-    "task.shutdown.graceful.timeout.ms": "tasks end within seconds when told so",
-    "topic.creation.enable": "remote topics are created as the source connector says",
-    "internal.topics.automatic.creation.enable": "internal topics are created when missing",
-    "plugin.path": _NO_JVM,
-    "plugin.discovery": _NO_JVM,
+IGNORED_WORKER_CONFIG_KEYS = _IGNORED_IN_BOTH | {
     "internal.key.converter": "Kafka has removed it: internal records are JSON without a schema",
     "internal.value.converter": "Kafka has removed it: internal records are JSON without a schema",
     "offset.storage.file.filename": "positions are kept in Kafka; this is a standalone worker's",
-    "key.converter.plugin.version": _NO_JVM,
-    "value.converter.plugin.version": _NO_JVM,
-    "header.converter.plugin.version": _NO_JVM,
+    "key.converter.plugin.version": NO_JAVA_PLUGIN,
+    "value.converter.plugin.version": NO_JAVA_PLUGIN,
+    "header.converter.plugin.version": NO_JAVA_PLUGIN,
 }
 
 # Below these nothing is read either -> why.
 IGNORED_PREFIXES = {
     "internal.key.converter.": IGNORED_WORKER_CONFIG_KEYS["internal.key.converter"],
     "internal.value.converter.": IGNORED_WORKER_CONFIG_KEYS["internal.value.converter"],
-    "key.converter.": _RAW,
-    "value.converter.": _RAW,
-    "header.converter.": _RAW,
+    "key.converter.": COPIED_RAW,
+    "value.converter.": COPIED_RAW,
+    "header.converter.": COPIED_RAW,
     "consumer.": "in Connect it reaches sink connectors only; for reading a source write "
     "source.consumer. in the connector's configuration",
     "admin.": "in Connect it reaches the worker's creation of topics only; write source.admin. or "

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules between the keys of one connector on a Connect worker.
 
-Where Connect or MM2 refuses a combination, the sentence is theirs, so that tools and people that
-know it recognise it. What only we refuse is said in our own words.
+Where Connect or MM2 refuses a combination, the sentence is theirs, so that people and tools
+recognise it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from sparkmirror.config.files.config_reader import ConfigReport
+from sparkmirror.config.files.config_reader import SettingsAndReaders
 from sparkmirror.config.files.layering import LayeredValue, Origin
-from sparkmirror.config.flows.flow_settings import SettingsAndReaders
+from sparkmirror.config.files.notices import ConfigReport
 from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.rules.file_rules import check_converters
 from sparkmirror.config.rules.flow_rules import (

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Remarks about the lines of a file: repeated keys, unknown clusters, keys that do nothing.
+"""Notices about the lines of a mirror's or a worker's file.
 
-Remarks about a worker's file: lines that do nothing, lines that contradict each other.
+They tell of repeated keys, unknown clusters, keys without effect, and contradictions.
 """
 
 from __future__ import annotations
@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from sparkmirror.config.files.config_providers import undeclared_provider_warning
-from sparkmirror.config.files.config_reader import ConfigReader, ConfigReport
+from sparkmirror.config.files.config_reader import ConfigReader
 from sparkmirror.config.files.layering import Origin
-from sparkmirror.config.files.notices import Notice, NoticeLevel, notice_at_line
+from sparkmirror.config.files.notices import ConfigReport, Notice, NoticeLevel, notice_at_line
 from sparkmirror.config.files.properties import PropertiesFile, Property
-from sparkmirror.config.keys.config_def import InvalidValueError, valid_topic_characters
 from sparkmirror.config.keys.rest_keys import HTTPS_PREFIX
 from sparkmirror.config.keys.table import (
     CLIENT,
@@ -23,6 +22,7 @@ from sparkmirror.config.keys.table import (
     TOP_LEVEL,
     nearest_name,
 )
+from sparkmirror.config.keys.value_types import InvalidValueError, valid_topic_characters
 from sparkmirror.config.keys.worker_keys import (
     BYTE_ARRAY_CONVERTER,
     GLOBAL_WORKER_PREFIXES,
@@ -31,7 +31,7 @@ from sparkmirror.config.keys.worker_keys import (
     STORAGES,
     WORKER_CONFIG_KEYS,
 )
-from sparkmirror.config.rules.flow_rules import check_group_timeouts
+from sparkmirror.config.rules.flow_rules import check_group_timeouts, note_preparing
 from sparkmirror.config.rules.key_placement import (
     KeyNotice,
     check_cluster_key,
@@ -39,7 +39,7 @@ from sparkmirror.config.rules.key_placement import (
     check_global_key,
     check_https_key,
 )
-from sparkmirror.config.settings import ExactlyOnce, FlowSettings
+from sparkmirror.config.settings import FlowSettings
 from sparkmirror.config.worker_settings import OverridePolicy, WorkerSettings
 from sparkmirror.model import Flow
 
@@ -64,16 +64,20 @@ def alias_notices(aliases: Collection[str], entry: Property) -> list[Notice]:
 
 def file_notices(file: PropertiesFile, aliases: Collection[str]) -> Iterator[Notice]:
     """Everything worth saying about single lines."""
-    for entry in file.repeated:
-        winner = file.entries[entry.key]
-        message = f"{entry.key} is repeated; only the last one, line {winner.line}, counts."
-        yield notice_at_line(NoticeLevel.WARNING, entry.key, entry.line, message)
+    yield from _repeated_keys(file)
     for entry in file.entries.values():
         if entry.key.startswith("spark.") or (_ARROW not in entry.key and not aliases):
             continue  # without clusters nothing can be said about prefixes
         yield from _top_level_value(entry)
         for remark in _remarks(file, entry, aliases):
             yield notice_at_line(remark.level, entry.key, entry.line, remark.text)
+
+
+def _repeated_keys(file: PropertiesFile) -> Iterator[Notice]:
+    for entry in file.repeated:
+        winner = file.entries[entry.key]
+        message = f"{entry.key} is repeated; only the last one, line {winner.line}, counts."
+        yield notice_at_line(NoticeLevel.WARNING, entry.key, entry.line, message)
 
 
 def unused_consumer_notices(
@@ -230,10 +234,7 @@ def _top_level_value(entry: Property) -> Iterator[Notice]:
 
 def worker_file_notices(file: PropertiesFile) -> Iterator[Notice]:
     """Everything worth saying about single lines."""
-    for entry in file.repeated:
-        winner = file.entries[entry.key]
-        message = f"{entry.key} is repeated; only the last one, line {winner.line}, counts."
-        yield notice_at_line(NoticeLevel.WARNING, entry.key, entry.line, message)
+    yield from _repeated_keys(file)
     for entry in file.entries.values():
         remark = _key(file, entry.key)
         if remark is not None:
@@ -286,14 +287,7 @@ def check_worker(settings: WorkerSettings, reader: ConfigReader, report: ConfigR
     _converters(reader, report)
     _overrides(settings, reader, report)
     _signing(settings, reader, report)
-    if settings.exactly_once is ExactlyOnce.PREPARING:
-        support = reader.origin("exactly.once.source.support")
-        report.warn(
-            support,
-            f"{support.key}=preparing changes nothing by itself: records are written without "
-            "transactions until it is enabled.",
-            NoticeLevel.INFO,
-        )
+    note_preparing(settings.exactly_once, reader, report)
 
 
 def _topics(settings: WorkerSettings, reader: ConfigReader, report: ConfigReport) -> None:

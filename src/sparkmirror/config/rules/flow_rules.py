@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules between keys of one flow: what each value allows by itself, but not together.
-
-Where a file's lines contradict what the services of its profiles are known to refuse.
-"""
+"""Rules between the keys of one flow, and against the limits of its service profiles."""
 
 from __future__ import annotations
 
-from sparkmirror.config.files.config_reader import ConfigReader, ConfigReport
+from sparkmirror.config.files.config_reader import ConfigReader
 from sparkmirror.config.files.layering import LayeredValue
-from sparkmirror.config.files.notices import NoticeLevel
+from sparkmirror.config.files.notices import ConfigReport, NoticeLevel
 from sparkmirror.config.keys.service_profiles import (
     NO_PROFILE,
     SOURCE_KEY,
@@ -53,13 +50,7 @@ def _exactly_once(
                 origin.key,
                 f"{origin.key}=required needs {' and '.join(missing)}.",
             )
-    if transactions.support is ExactlyOnce.PREPARING:
-        report.warn(
-            support,
-            f"{support.key}=preparing changes nothing by itself: records are written without "
-            "transactions until it is enabled.",
-            NoticeLevel.INFO,
-        )
+    note_preparing(transactions.support, worker, report)
     if not is_enabled or not settings.enabled:
         return
     if not reads_committed:
@@ -84,6 +75,18 @@ def _exactly_once(
             f"{support.key}=enabled needs {flow.target}.producer.acks=all.",
         )
     check_commit_interval(settings, connector, report)
+
+
+def note_preparing(support: ExactlyOnce, worker: ConfigReader, report: ConfigReport) -> None:
+    """Say that exactly.once.source.support=preparing has no effect yet."""
+    if support is ExactlyOnce.PREPARING:
+        origin = worker.origin("exactly.once.source.support")
+        report.warn(
+            origin,
+            f"{origin.key}=preparing changes nothing by itself: records are written without "
+            "transactions until it is enabled.",
+            NoticeLevel.INFO,
+        )
 
 
 def check_group_timeouts(group: GroupSettings, worker: ConfigReader, report: ConfigReport) -> None:

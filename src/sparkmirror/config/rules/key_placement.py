@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a key has to stand to do anything: remarks on keys at the wrong level and unknown ones.
+"""Notices about keys at the wrong level, and about unknown keys.
 
-MM2 reads a file by prefixes and drops what it does not know without a word. Each function here
-looks at one key below one level (a flow, a cluster, the whole file) and says what becomes of it.
+MM2 reads a file by prefixes and silently drops what it does not know. Each function here checks one
+key below one level: a flow, a cluster, or the whole file.
 """
 
 from __future__ import annotations

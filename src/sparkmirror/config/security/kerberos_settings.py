@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where Kerberos tickets come from: the options of Java's Krb5LoginModule, as it reads them.
+"""The source of Kerberos tickets: the options of Java's Krb5LoginModule.
 
-useTicketCache (ticketCache) is tried first, then useKeyTab (keyTab) for the principal. What that
-module would refuse is refused here, too. The keytab is read now; a cache of tickets is looked at
-where connections are made, as tickets do not live long.
+useTicketCache (ticketCache) is tried first, then useKeyTab (keyTab) for the principal. Options that
+the module refuses are errors here, too. The keytab is read now. A ticket cache is read when a
+connection is made, because tickets do not live long.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from sparkmirror.config.files.config_reader import ConfigReader, ConfigReport
+from sparkmirror.config.files.config_reader import ConfigReader
+from sparkmirror.config.files.notices import ConfigReport
 from sparkmirror.config.files.tracked_files import read_bounded
 from sparkmirror.config.security.security_options import (
     JAAS,

@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where tokens come from: Kafka's keys, Kafka's JAAS options, and Strimzi's names for both.
+"""The source of OAuth tokens: Kafka's keys, options of the JAAS line, and Strimzi's names for both.
 
-Kafka's keys win against options of the JAAS line, and options win against Strimzi's names as keys,
-which only we read there. Of several ways to get a token, the first of these counts, as in Kafka and
-in Strimzi's login: a token that is given, an assertion by Kafka's keys, a refresh token, a user's
+Kafka's keys win over options of the JAAS line, and options win over Strimzi's names as keys, which
+only sparkmirror reads. If there are several ways to get a token, the first of these counts, as in
+Kafka and in Strimzi's login: a given token, an assertion by Kafka's keys, a refresh token, a user's
 password, a client's secret, an assertion by Strimzi's names.
 
-Files are read here, once; a newer token in one is noticed as a newer trust store is.
-
-Assertions that Kafka's clients sign: `sasl.oauthbearer.assertion.*`, save the file with one.
-
-Claims of the template win against those that are keys, as in Kafka.
+Files are read here, once; a changed file is noticed like a changed truststore. For assertions
+(`sasl.oauthbearer.assertion.*`) claims of the template win over claims that are keys, as in Kafka.
 """
 
 from __future__ import annotations

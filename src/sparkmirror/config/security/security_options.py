@@ -1,22 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a setting of TLS or of a login is looked up: among a client's keys, or on its JAAS line.
+"""Where TLS and login options are read from: client keys, the JAAS line, login files, stores.
 
-Kafka's login for tokens, and Strimzi's, read the same things from options of the JAAS line that
-stand as keys elsewhere, so whoever reads them asks a `Texts`.
-
-The sections of the JAAS login file that Java people name in KAFKA_OPTS.
-
-KafkaClient says who clients are that have no `sasl.jaas.config`; KafkaConnect, who may use the
+Kafka's login for tokens, and Strimzi's, read options of the JAAS line that are keys elsewhere, so
+readers go through one interface for both. KAFKA_OPTS names a JAAS login file: its section
+KafkaClient is for clients without `sasl.jaas.config`, its section KafkaConnect for users of the
 REST API.
 
-Trust stores and key stores, read when settings are made: files of three kinds, or PEM inline.
-
-What may stand together is what Java's clients accept.
-
-Files for logins with tokens: what is in them goes to an endpoint, or to a broker, as it is.
-
-A connector that came over REST may therefore name only those that Java's workers would read: the
-ones that KAFKA_OPTS lists.
+Truststores and keystores are files of three types, or PEM inline; the combinations are those that
+Java's clients accept. The content of token files goes to an endpoint or a broker unchanged, so a
+connector that came over REST may name only the files that KAFKA_OPTS lists.
 """
 
 from __future__ import annotations
@@ -29,10 +21,11 @@ from typing import Protocol
 
 from sparkmirror.config.files.config_reader import ConfigReader
 from sparkmirror.config.files.tracked_files import read_bounded
-from sparkmirror.config.keys.config_def import ConfigKey, InvalidValueError
+from sparkmirror.config.keys.config_def import ConfigKey
 from sparkmirror.config.keys.security_keys import ALL_SECURITY_KEYS
+from sparkmirror.config.keys.value_types import InvalidValueError
 from sparkmirror.errors import ConfigError
-from sparkmirror.model import Secret
+from sparkmirror.model import HIDDEN, Secret
 from sparkmirror.security.jaas import JaasEntry, parse_jaas_file, token_files_in_opts
 from sparkmirror.security.keystores import MAX_BYTES, KeyPair, read_keystore, read_truststore
 
@@ -110,7 +103,7 @@ class ClientKeyOptions:
 
     def display_value(self, name: str) -> str:
         """Not what came from elsewhere."""
-        return "[hidden]" if self.is_hidden(name) else self._reader.string(name)
+        return HIDDEN if self.is_hidden(name) else self._reader.string(name)
 
     def is_hidden(self, name: str) -> bool:
         """Whether a sentence may not say its value, nor a part of it."""
@@ -153,7 +146,7 @@ class JaasOptions:
     def unused(self, known: frozenset[str]) -> str:
         """The options that are none of these, as a sentence may name them; empty: there is none."""
         others = sorted(self._options.keys() - known)
-        return "[hidden]" if others and self._is_hidden else ", ".join(others)
+        return HIDDEN if others and self._is_hidden else ", ".join(others)
 
     def with_prefixes(self, prefixes: tuple[str, ...]) -> dict[str, str]:
         """The options behind any of the prefixes, without it."""
@@ -174,7 +167,7 @@ class JaasOptions:
 
     def display_value(self, name: str) -> str:
         """Paths and names of a line that stands in the file may be said."""
-        return "[hidden]" if self._is_hidden else self._options[name]
+        return HIDDEN if self._is_hidden else self._options[name]
 
     def error(self, name: str, rest: str) -> SecurityOptionError:
         """The whole line is to blame."""
@@ -301,8 +294,7 @@ def read_named_file(texts: OptionSource, location: str, path: str, most: int = M
         raise texts.error(
             location,
             f"names {texts.display_value(location)}, which cannot be read ({reason}): it must be "
-            f"on the "
-            "machine where the program runs, and readable for it",
+            "on the machine where the program runs, and readable for it",
         ) from error
     if data is None:
         raise texts.error(

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The security of one client: `security.protocol`, `ssl.*`, `sasl.*` and what they lead to.
+"""The security of one client: `security.protocol`, `ssl.*`, `sasl.*`, and the AWS login options.
 
-Files are read here, on the driver, and nowhere else: what comes out needs no file any more.
-
-Where AWS's keys come from: the options of Amazon's own login module.
+Files are read here, on the driver. The result needs no file any more.
 """
 
 from __future__ import annotations
@@ -12,9 +10,9 @@ import os
 from functools import lru_cache
 from importlib.util import find_spec
 
-from sparkmirror.config.files.config_reader import ConfigReader, ConfigReport
+from sparkmirror.config.files.config_reader import ConfigReader
 from sparkmirror.config.files.layering import default_value
-from sparkmirror.config.files.notices import NoticeLevel
+from sparkmirror.config.files.notices import ConfigReport, NoticeLevel
 from sparkmirror.config.keys.config_def import ConfigKey
 from sparkmirror.config.keys.security_keys import ALL_SECURITY_KEYS
 from sparkmirror.config.security.kerberos_settings import read_kerberos_settings
@@ -40,7 +38,7 @@ from sparkmirror.config.security.security_warnings import (
     warn_weak_certificates,
 )
 from sparkmirror.errors import ConfigError
-from sparkmirror.model import Secret
+from sparkmirror.model import HIDDEN, Secret
 from sparkmirror.security.jaas import (
     IAM_BEARER_HANDLER,
     SUPPORTED_JAVA_CLASSES,
@@ -376,7 +374,7 @@ def _remark_options(
         idle = []
     if idle:
         origin = reader.origin(JAAS)
-        names = "[hidden]" if reader.came_from_provider(JAAS) else ", ".join(idle)
+        names = HIDDEN if reader.came_from_provider(JAAS) else ", ".join(idle)
         report.warn(origin, f"{origin.key}: its option {names} has no effect.", NoticeLevel.INFO)
 
 

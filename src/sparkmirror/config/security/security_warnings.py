@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Warnings about logins that anybody on the way can read: they are allowed, as in Java.
+"""Warnings about logins in clear text, and about weak or expired certificates in the own stores.
 
-Warnings about certificates in one's own stores that are weak or out of date, as keytool gives.
-
-They are used all the same, as in Java; whoever shows one may be refused by brokers.
+Both are allowed, as in Java; brokers may refuse such a certificate.
 """
 
 from __future__ import annotations
@@ -17,7 +15,8 @@ from urllib.parse import urlsplit
 
 from cryptography import x509
 
-from sparkmirror.config.files.config_reader import ConfigReader, ConfigReport
+from sparkmirror.config.files.config_reader import ConfigReader
+from sparkmirror.config.files.notices import ConfigReport
 from sparkmirror.config.security.oauth_settings import ENDPOINT, ENDPOINT_KEYS
 from sparkmirror.config.security.security_options import PROTOCOL
 from sparkmirror.config.worker_settings import is_loopback

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The main loop of `run` and `worker`: signals, reloads and the view until something ends it."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from rich.console import Console
+
+from sparkmirror.cli.process_signals import ProcessSignals
+from sparkmirror.cli.run_view import View
+from sparkmirror.errors import SparkmirrorError
+from sparkmirror.runtime.reload import Reloader
+from sparkmirror.spark.flow_status import FlowSnapshot
+
+OK, FATAL, START_FAILED = 0, 2, 3  # as MM2's
+_POLL_SECONDS = 0.5
+
+
+class Runtime(Protocol):
+    """`Mirror` or `Worker`."""
+
+    def start(self) -> None:
+        """SparkmirrorError if that cannot be."""
+
+    def snapshots(self) -> Sequence[FlowSnapshot]:
+        """The flows, for the view."""
+
+    def stop(self) -> bool:
+        """End everything; whether all positions were written in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Why the process ends without a signal."""
+
+    code: int
+    message: str = ""
+
+
+def run_until_stopped(
+    runtime: Runtime,
+    view: View,
+    reloader: Reloader | None,
+    check_end: Callable[[], Ending | None],
+    unclean: str,
+) -> int:
+    """Run until a signal or an ending; the exit code. `unclean`: not all positions were written."""
+    signals = ProcessSignals(reloads=reloader is not None)
+    try:
+        runtime.start()
+    except SparkmirrorError as error:
+        view.print_line(f"sparkmirror: {error}")
+        return START_FAILED
+    ending = Ending(OK)
+    with view:
+        while not signals.wait(_POLL_SECONDS):
+            if reloader is not None:
+                reloader.poll(is_requested=signals.consume_reload_request())
+            view.update(runtime.snapshots(), reloader.errors if reloader else ())
+            found = check_end()
+            if found is not None:
+                ending = found
+                break
+        if ending.message:
+            view.print_line(f"sparkmirror: {ending.message}")
+        view.update(runtime.snapshots())
+    if not runtime.stop():
+        view.print_line(unclean)
+    view.print_summary(runtime.snapshots())
+    return ending.code
+
+
+def set_up_logging(console: Console) -> None:
+    """Log to standard error; kafka-python's own messages are left out."""
+    handler: logging.Handler
+    if console.is_terminal:
+        from rich.logging import RichHandler  # noqa: PLC0415 - terminals only
+
+        handler = RichHandler(console=console, show_path=False, markup=False)
+    else:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger("sparkmirror").setLevel(logging.INFO)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)

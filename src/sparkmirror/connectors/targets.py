@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Target states of connector instances and views of them: values only.
+
+A `TargetSource` (a file with MM2's config topic, or Connect's topics) produces `Wanted`. The
+supervisor brings it about and produces an `InstanceView` per name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from sparkmirror.config.keys.connector_classes import ConnectorClass
+from sparkmirror.config.settings import FlowSettings
+from sparkmirror.connectors.connector_states import ConnectorState
+from sparkmirror.spark.flow_status import FlowSnapshot
+
+
+class Desired(Enum):
+    """What a connector instance is to do in this process."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    STOPPED = "stopped"
+    STANDBY = "standby"  # another process runs it; it is shown here and its counters are kept
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorSpec:
+    """All that an instance is built from. Specs that compare equal need no restart."""
+
+    kind: ConnectorClass
+    label: str  # "A->B" or "A->B|name": in logs, metrics and Spark job groups
+    identity: object = field(repr=False)  # settings may hold secrets
+    settings: FlowSettings = field(compare=False, repr=False)
+    with_storage_topics: bool = field(default=False, compare=False)  # ensures the pair's whole list
+    is_bounded: bool = field(default=False, compare=False)  # ends at the source's present end
+
+    @property
+    def wanted_splits(self) -> int:
+        """How many Spark slots it can use; 0 if it does not copy."""
+        copies = self.kind is ConnectorClass.SOURCE and self.settings.enabled
+        return self.settings.source.tasks_max if copies else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The target state of one connector; without a spec it cannot be run, `failure` says why."""
+
+    desired: Desired
+    spec: ConnectorSpec | None
+    failure: str = ""  # a sentence and a trace
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """A request to restart a connector, its tasks, or what of it has failed."""
+
+    name: str
+    include_tasks: bool = True
+    only_failed: bool = False
+    tasks_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a process is to run. A name without a target is ended and forgotten."""
+
+    targets: Mapping[str, Target]
+    restarts: tuple[Restart, ...] = ()
+    expects_copying: bool = False  # Spark starts ahead of a take-over
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceView:
+    """One connector at one moment, for requests, reports and metrics."""
+
+    name: str
+    kind: ConnectorClass | None  # None: its config cannot be read
+    desired: Desired | None  # None: it ends and is forgotten
+    state: ConnectorState
+    snapshot: FlowSnapshot
+    groups: tuple[str, ...] = ()  # of a checkpoint connector
+    group_positions: Mapping[str, int] = field(default_factory=dict)  # by state
+    heartbeat_error: str = ""
+    is_active: bool = False  # an instance exists
+    is_slow: bool = False  # it does not end

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One connector of the supervisor, through all its instances: target, instance, what is shown.
+
+idle    no instance, and none is wanted (PAUSED, STOPPED, STANDBY)
+due     no instance, but one is wanted
+failed  no instance, because it cannot be built
+active  an instance
+ending  an instance that was asked to end; what comes next is decided after its end
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, field, replace
+
+from sparkmirror.connectors.connector_instance import ConnectorInstance
+from sparkmirror.connectors.connector_states import ConnectorState, ReportedState, failed_state
+from sparkmirror.connectors.targets import ConnectorSpec, Desired, InstanceView, Target
+from sparkmirror.formats.connect_status_records import RunState
+from sparkmirror.spark.flow_status import FlowSnapshot, FlowState, FlowStatus
+
+SLOW_SECONDS = 8.0  # what a clean end may take
+_IDLE_STATES = {
+    Desired.PAUSED: FlowState.PAUSED,
+    Desired.STOPPED: FlowState.STOPPED,
+    Desired.STANDBY: FlowState.STANDBY,
+    None: FlowState.STOPPED,
+}
+_log = logging.getLogger(__name__)
+
+
+def _unassigned() -> ConnectorState:
+    return ConnectorState(ReportedState(RunState.UNASSIGNED))
+
+
+@dataclass(slots=True)
+class ConnectorSlot:
+    """A connector by name, through all its instances. The supervisor's lock guards it."""
+
+    name: str
+    status: FlowStatus
+    target: Target | None = None  # None: it ends and is forgotten
+    spec: ConnectorSpec | None = None  # the last one that could be read
+    instance: ConnectorInstance | None = None
+    ending_since: float | None = None
+    is_released: bool = False  # until the next poll
+    is_announced: bool = False
+    is_slow: bool = False
+    failure: str = ""  # why its instance could not be built
+    shown_while_waiting: RunState = RunState.UNASSIGNED  # before its next instance reports
+    last_state: ConnectorState = field(default_factory=_unassigned)  # when it was asked to end
+
+    @property
+    def desired(self) -> Desired | None:
+        return None if self.target is None or self.is_released else self.target.desired
+
+    @property
+    def is_due(self) -> bool:
+        is_runnable = self.target is not None and self.target.spec is not None
+        is_wanted = self.desired is Desired.RUNNING and is_runnable
+        return self.instance is None and is_wanted and not self.failure
+
+    @property
+    def needs_announcement(self) -> bool:
+        is_new = self.instance is None and not self.is_announced
+        return is_new and self.desired in (Desired.RUNNING, Desired.PAUSED)
+
+    @property
+    def wanted_splits(self) -> int:
+        is_counted = self.desired in (Desired.RUNNING, Desired.STANDBY)
+        spec = self.target.spec if self.target is not None else None
+        return spec.wanted_splits if spec is not None and is_counted else 0
+
+    def set_target(self, target: Target | None) -> None:
+        """Take a polled target over; an instance that does not match it is asked to end."""
+        before, self.is_released = self.desired, False
+        desired = None if target is None else target.desired
+        if desired is Desired.RUNNING and before is not Desired.RUNNING:
+            self._return_to_running(before)
+        if desired is not Desired.RUNNING:
+            self.failure = ""
+        if desired in (Desired.STOPPED, None):
+            self.is_announced = False
+        spec = None if target is None else target.spec
+        if spec is not None:
+            if self.spec is not None and spec != self.spec:
+                self._on_other_spec(spec)
+            self.spec = spec
+        if desired is not Desired.RUNNING or spec is None:
+            self.request_stop()
+        self.target = target
+
+    def _return_to_running(self, before: Desired | None) -> None:
+        if before is Desired.PAUSED:
+            self.shown_while_waiting = RunState.PAUSED
+        elif self.instance is not None:
+            self.shown_while_waiting = RunState.RESTARTING
+        else:
+            self.shown_while_waiting, self.last_state = RunState.UNASSIGNED, _unassigned()
+
+    def _on_other_spec(self, spec: ConnectorSpec) -> None:
+        self.failure = ""
+        self.shown_while_waiting = RunState.RESTARTING
+        self.request_stop()
+        if self.spec is not None and self.spec.label != spec.label:
+            self.status = FlowStatus(spec.label)
+
+    def request_restart(self) -> None:
+        """End the instance, if any, for a successor; a failure to start is forgotten."""
+        self.failure = ""
+        self.shown_while_waiting = RunState.RESTARTING
+        self.request_stop()
+
+    def request_stop(self) -> None:
+        """Ask the instance to end, once; its last state is remembered."""
+        if self.instance is None or self.ending_since is not None:
+            return
+        now = self.instance.state()
+        self.last_state = now if now.tasks else ConnectorState(now.connector, self.last_state.tasks)
+        self.ending_since = time.monotonic()
+        self.instance.stop()
+
+    def drop_if_finished(self) -> None:
+        """Forget an instance that has ended; warn once about one that takes too long."""
+        if self.instance is not None and self.ending_since is not None:
+            if self.instance.is_finished:
+                self.instance, self.ending_since, self.is_slow = None, None, False
+                self.status = self.status.restarted()
+            elif time.monotonic() - self.ending_since > SLOW_SECONDS and not self.is_slow:
+                self.is_slow = True
+                _log.warning(
+                    f"{self.status.name}: has not ended within {SLOW_SECONDS:.0f} s; its "
+                    "successor waits, because two would copy the same topic partitions."
+                )
+
+    def state(self) -> ConnectorState:
+        """What is shown, also between two instances."""
+        desired, waiting = self.desired, self.last_state.with_state(self.shown_while_waiting)
+        if desired is Desired.STOPPED:
+            is_over = self.instance is None
+            return ConnectorState(ReportedState(RunState.STOPPED)) if is_over else self.last_state
+        if self._shown_failure:
+            return failed_state(self._shown_failure)
+        if self.instance is not None and self.ending_since is None:
+            now = self.instance.state()
+            return waiting if now.connector.state is RunState.UNASSIGNED else now
+        if desired is Desired.RUNNING:
+            return waiting
+        if self.instance is not None and self.instance.may_write:
+            return self.last_state
+        is_paused = desired is Desired.PAUSED
+        return self.last_state.with_state(RunState.PAUSED if is_paused else RunState.UNASSIGNED)
+
+    @property
+    def _shown_failure(self) -> str:
+        return self.failure or (self.target.failure if self.target is not None else "")
+
+    def _snapshot(self) -> FlowSnapshot:
+        now = self.status.snapshot()
+        if self.instance is not None:
+            return now
+        if self._shown_failure and self.desired is not Desired.STOPPED:
+            reason = self._shown_failure.partition("\n")[0]
+            return replace(now, state=FlowState.FAILED, reason=reason)
+        return replace(now, state=_IDLE_STATES.get(self.desired, FlowState.STARTING))
+
+    def view(self) -> InstanceView:
+        instance = self.instance
+        return InstanceView(
+            name=self.name,
+            kind=self.spec.kind if self.spec is not None else None,
+            desired=self.desired,
+            state=self.state(),
+            snapshot=self._snapshot(),
+            groups=instance.groups if instance is not None else (),
+            group_positions=instance.group_positions if instance is not None else {},
+            heartbeat_error=instance.heartbeat_error if instance is not None else "",
+            is_active=instance is not None,
+            is_slow=self.is_slow,
+        )
+
+    @property
+    def may_write(self) -> bool:
+        return self.instance is not None and self.instance.may_write
+
+    @property
+    def is_over(self) -> bool:
+        return self.instance is None or self.instance.is_finished

@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Target states of `run`: the pairs of the file in use, who owns them, and their commands.
+
+A pair is three connectors. They run while this process owns the pair and its target states have
+been read; otherwise they stand by. The main thread applies newer files, the supervisor's polls.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from sparkmirror.config.config_changes import ParsedRun, connector_identity
+from sparkmirror.config.keys.connector_classes import ConnectorClass
+from sparkmirror.config.settings import FlowSettings
+from sparkmirror.config.worker_settings import GroupSettings
+from sparkmirror.connectors.connector_states import ConnectorState, ReportedState, source_state
+from sparkmirror.connectors.targets import (
+    ConnectorSpec,
+    Desired,
+    InstanceView,
+    Restart,
+    Target,
+    Wanted,
+)
+from sparkmirror.formats.connect_config_records import TargetState
+from sparkmirror.formats.connect_status_records import RunState
+from sparkmirror.model import Flow
+from sparkmirror.runtime.commands import FlowCommands, connector_names
+from sparkmirror.runtime.ownership import FlowOwnership, OwnershipStatus
+from sparkmirror.spark.flow_status import FlowSnapshot, FlowState, FlowStatus
+
+_IDLE = {
+    TargetState.PAUSED: (Desired.PAUSED, RunState.PAUSED),
+    TargetState.STOPPED: (Desired.STOPPED, RunState.STOPPED),
+}
+_SLOW = "does not end; nothing copies beside it"
+
+
+@dataclass(slots=True)
+class MirrorFlow:
+    """One pair. Any thread may read it; only `MirrorTargets` changes it."""
+
+    settings: FlowSettings
+    group: GroupSettings
+    ownership: FlowOwnership
+    commands: FlowCommands
+    is_bounded: bool = False
+    is_leaving: bool = False  # the group
+    successor: tuple[FlowSettings, GroupSettings] | None = None  # when it has left
+    specs: Mapping[ConnectorClass, ConnectorSpec] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Build the specs."""
+        self.use(self.settings)
+
+    def use(self, settings: FlowSettings) -> None:
+        """Take other settings over."""
+        self.settings = settings
+        self.specs = {
+            kind: ConnectorSpec(
+                kind,
+                str(settings.flow),
+                connector_identity(kind, settings),
+                settings,
+                with_storage_topics=True,
+                is_bounded=self.is_bounded,
+            )
+            for kind in connector_names(settings)
+        }
+
+    @property
+    def flow(self) -> Flow:
+        return self.settings.flow
+
+    @property
+    def connectors(self) -> tuple[ConnectorClass, ...]:
+        """Those that the file asks for."""
+        return tuple(self.specs)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the connectors may run here: owned, and their target states are known."""
+        is_ours = self.ownership.is_owner and not self.is_leaving
+        return is_ours and self.commands.target_states is not None
+
+    def targets(self) -> dict[str, Target]:
+        if self.is_leaving and self.successor is None:
+            return {}
+        return {
+            connector_name(self.flow, kind): Target(self._desired(kind), spec)
+            for kind, spec in self.specs.items()
+        }
+
+    def _desired(self, kind: ConnectorClass) -> Desired:
+        if not self.is_ready:
+            return Desired.STANDBY
+        state = (self.commands.target_states or {}).get(kind, TargetState.STARTED)
+        return Desired.RUNNING if state is TargetState.STARTED else _IDLE[state][0]
+
+    def restarts(self) -> list[Restart]:
+        return [
+            Restart(connector_name(self.flow, one.kind), only_failed=one.only_failed)
+            for one in self.commands.take_restarts()
+        ]
+
+    # --- what is shown
+
+    def state(self, kind: ConnectorClass, instances: Mapping[str, InstanceView]) -> ConnectorState:
+        """One connector, as Connect's REST API shows it."""
+        view = instances.get(connector_name(self.flow, kind))
+        is_here = view is not None and (view.is_active or view.desired is not Desired.STANDBY)
+        if view is not None and is_here:
+            return view.state
+        target_state = (self.commands.target_states or {}).get(kind)
+        if target_state is not None:
+            return ConnectorState(ReportedState(_IDLE[target_state][1]))
+        return source_state(self.snapshot(instances), ())
+
+    def snapshot(self, instances: Mapping[str, InstanceView]) -> FlowSnapshot:
+        """The pair as one row."""
+        views = {
+            kind: view
+            for kind in ConnectorClass
+            if (view := instances.get(connector_name(self.flow, kind))) is not None
+        }
+        kind = ConnectorClass.SOURCE if self.settings.enabled else ConnectorClass.HEARTBEAT
+        first = views.get(kind)
+        now = FlowStatus(str(self.flow)).snapshot() if first is None else first.snapshot
+        if not self.is_ready and not any(view.is_active for view in views.values()):
+            status = self._status()
+            return replace(now, state=status.state, reason=status.reason)
+        is_idle = first is not None and not first.is_active and first.desired in _RESTING
+        if is_idle or kind not in self.specs:
+            now = replace(now, state=FlowState.PAUSED, reason=self._resting())
+        elif now.state is FlowState.STANDBY:  # the supervisor has not polled yet
+            now = replace(now, state=FlowState.STARTING)
+        elif not self.settings.enabled and now.state is FlowState.RUNNING:
+            now = replace(now, reason="heartbeats only")
+        return _merged(now, first, views)
+
+    def _status(self) -> OwnershipStatus:
+        status = self.ownership.status()
+        if self.ownership.is_owner and self.commands.problem:
+            return OwnershipStatus(FlowState.RETRYING, self.commands.problem)
+        return status
+
+    def _resting(self) -> str:
+        states = self.commands.target_states or {}
+        return ", ".join(f"{kind.value} is {state.lower()}" for kind, state in states.items())
+
+
+_RESTING = (Desired.PAUSED, Desired.STOPPED)
+
+
+def connector_name(flow: Flow, kind: ConnectorClass) -> str:
+    """As REST shows it: MM2's own names are the same for every pair."""
+    return f"{flow}.{kind.value}"
+
+
+def _merged(
+    now: FlowSnapshot, first: InstanceView | None, views: Mapping[ConnectorClass, InstanceView]
+) -> FlowSnapshot:
+    """Add what the other connectors of a pair report, without repetitions."""
+    problems = [*now.problems]
+    flow_problems = [*now.flow_problems]
+    for view in views.values():
+        other = view.snapshot
+        if view is not first:
+            failed = other.state in (FlowState.RETRYING, FlowState.FAILED)
+            problems += [other.reason] if failed and other.reason != now.reason else []
+            problems += other.problems
+            flow_problems += other.flow_problems
+        problems += [f"heartbeats: {view.heartbeat_error}"] if view.heartbeat_error else []
+    if any(view.is_slow for view in views.values()):
+        problems.append(_SLOW)
+    checkpoint = views.get(ConnectorClass.CHECKPOINT)
+    return replace(
+        now,
+        problems=tuple(dict.fromkeys(problems)),
+        flow_problems=tuple(dict.fromkeys(flow_problems)),
+        group_positions=checkpoint.group_positions if checkpoint is not None else {},
+    )
+
+
+class MirrorTargets:
+    """The pairs of the file in use, and the target states of their connectors."""
+
+    def __init__(
+        self,
+        reading: ParsedRun,
+        make_ownership: Callable[[FlowSettings, GroupSettings], FlowOwnership],
+        make_commands: Callable[[FlowSettings], FlowCommands],
+        *,
+        is_bounded: bool = False,
+    ) -> None:
+        self._make_ownership = make_ownership
+        self._make_commands = make_commands
+        self._is_bounded = is_bounded
+        self._lock = threading.Lock()
+        # Replaced as a whole: any thread may read it.
+        self._flows = {
+            flow: self._make(one.settings, reading.groups[flow])
+            for flow, one in reading.flows.items()
+        }
+
+    def _make(self, settings: FlowSettings, group: GroupSettings) -> MirrorFlow:
+        ownership, commands = self._make_ownership(settings, group), self._make_commands(settings)
+        return MirrorFlow(settings, group, ownership, commands, self._is_bounded)
+
+    def start(self) -> None:
+        """Join all groups."""
+        for one in self._flows.values():
+            _start(one)
+
+    def flows(self) -> list[MirrorFlow]:
+        """In the file's order, then those that leave."""
+        return [*self._flows.values()]
+
+    # --- the main thread
+
+    def apply(self, reading: ParsedRun) -> None:
+        """Take a newer file over; returns at once."""
+        with self._lock:
+            flows = dict(self._flows)
+            for flow in flows.keys() - reading.flows.keys():
+                _leave(flows[flow], None)
+            for flow, parsed in reading.flows.items():
+                settings, group = parsed.settings, reading.groups[flow]
+                if flow not in flows:
+                    flows[flow] = self._make(settings, group)
+                    _start(flows[flow])
+                elif _needs_new_ownership(flows[flow], settings, group):
+                    _leave(flows[flow], (settings, group))
+                else:
+                    _change(flows[flow], settings)
+            self._flows = {flow: flows[flow] for flow in (*reading.flows, *flows)}
+
+    def stop(self, seconds: float) -> None:
+        """Leave all groups, waiting so long."""
+        flows = self.flows()
+        for one in flows:
+            _leave(one, None)
+        deadline = time.monotonic() + seconds
+        for one in flows:
+            one.ownership.stop(max(0.0, deadline - time.monotonic()))
+
+    # --- the supervisor's thread
+
+    def poll(self) -> Wanted:
+        """The targets of all connectors; a pair that has left is replaced by its successor."""
+        with self._lock:
+            self._replace_left()
+            flows = self.flows()
+            targets = {name: target for one in flows for name, target in one.targets().items()}
+            restarts = [restart for one in flows for restart in one.restarts()]
+        return Wanted(targets, tuple(restarts))
+
+    def announce(self, names: Collection[str]) -> None:
+        """Nothing: every process answers for itself."""
+
+    def _replace_left(self) -> None:
+        flows = dict(self._flows)
+        for flow, one in self._flows.items():
+            if one.is_leaving and one.ownership.stop(0.0):
+                if one.successor is None:
+                    del flows[flow]
+                else:
+                    flows[flow] = self._make(*one.successor)
+                    _start(flows[flow])
+        self._flows = flows
+
+
+def _start(one: MirrorFlow) -> None:
+    one.commands.start()
+    one.ownership.start()
+
+
+def _leave(one: MirrorFlow, successor: tuple[FlowSettings, GroupSettings] | None) -> None:
+    one.is_leaving, one.successor = True, successor
+    one.commands.stop()
+    one.ownership.stop(0.0)
+
+
+def _change(one: MirrorFlow, settings: FlowSettings) -> None:
+    if settings.target_admin != one.settings.target_admin:
+        one.ownership.update_connection(settings.target_admin)
+    one.commands.update_settings(settings)
+    one.use(settings)
+
+
+def _needs_new_ownership(one: MirrorFlow, settings: FlowSettings, group: GroupSettings) -> bool:
+    """Whether this process must leave and join again, elsewhere or as another user.
+
+    An owner keeps its place with other credentials: the old ones may not allow it to leave.
+    """
+    old, new = one.settings.target_admin, settings.target_admin
+    if one.ownership.is_owner:
+        old = replace(old, security=new.security)
+    return one.is_leaving or (one.group, old) != (group, new)

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Record batches of the source that do not match their checksum.
+
+A damaged batch is read several times, because the damage may be in transit. Then the policy
+decides: `stop` retries it forever and reports it, `skip` continues after it once the ledger has an
+entry. Owned by the task's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sparkmirror.model import TopicPartition
+from sparkmirror.state.incidents import STOP, Incident, IncidentKind
+from sparkmirror.task.copy_partition import CopyPartition
+from sparkmirror.task.incident_reporter import IncidentReporter, new_incident
+from sparkmirror.wire.corrupt_batch import offset_after_corrupt_batch
+from sparkmirror.wire.fetch_partition import FetchPartition
+from sparkmirror.wire.fetcher import Fetcher
+
+_MAX_ATTEMPTS = 3  # reads before a batch counts as damaged on the broker's disk
+
+
+class CorruptBatches:
+    """The damaged record batches of one task's partitions."""
+
+    def __init__(
+        self,
+        fetcher: Fetcher,
+        policy: str,
+        reporter: IncidentReporter,
+        parts: Mapping[TopicPartition, CopyPartition],
+    ) -> None:
+        self._fetcher = fetcher
+        self._policy = policy
+        self._reporter = reporter
+        self._parts = parts
+        self._attempts: dict[TopicPartition, tuple[int, int]] = {}  # position, attempts
+
+    def try_skip(self, part: FetchPartition, records: memoryview, text: str) -> bool:
+        """Count a read of a damaged batch at the position; returns whether it is being skipped."""
+        before, attempts = self._attempts.get(part.tp, (-1, 0))
+        attempts = attempts + 1 if before == part.position else 1
+        self._attempts[part.tp] = (part.position, attempts)
+        if attempts < _MAX_ATTEMPTS:
+            return False
+        following = offset_after_corrupt_batch(records, part.position, part.end_offset)
+        last = part.position if following is None else following - 1
+        cause = text if following is not None else f"{text}; where it ends cannot be told"
+        found = new_incident(
+            IncidentKind.CORRUPT_BATCH,
+            part.tp,
+            (part.position, last),
+            -1 if following is None else following - part.position,
+            cause,
+            STOP if following is None else self._policy,
+        )
+        if self._policy == STOP or following is None:
+            self._reporter.report(found)
+            return False
+        self._fetcher.pause(part)
+        self._skip_to(part, following, found)
+        return True
+
+    def _skip_to(self, part: FetchPartition, position: int, found: Incident) -> None:
+        before = part.position
+
+        def recorded() -> None:
+            mine = self._parts[part.tp]
+            is_waiting = mine.comparison is None and not mine.is_taken_over
+            if part.position != before or is_waiting:
+                return  # the position was reset meanwhile, and the batch will be read again
+            if mine.target.is_idle and mine.comparison is None:
+                mine.set_position(position)
+            self._fetcher.resume_at(part, position)
+
+        self._reporter.record([found], recorded)

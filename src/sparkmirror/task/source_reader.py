@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Takes what the fetcher reads of copied partitions: enqueues it, or hands it to a comparison.
+
+Owned by the task's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sparkmirror.config.settings import IncidentPolicies
+from sparkmirror.errors import CorruptRecordBatchError
+from sparkmirror.model import TopicPartition
+from sparkmirror.state.incidents import STOP, IncidentKind
+from sparkmirror.task.comparison import Comparison
+from sparkmirror.task.comparison_runner import ComparisonRunner
+from sparkmirror.task.copy_partition import CopyPartition
+from sparkmirror.task.corrupt_batches import CorruptBatches
+from sparkmirror.task.incident_reporter import IncidentReporter
+from sparkmirror.task.refused_records import RefusedRecords
+from sparkmirror.wire import error_codes
+from sparkmirror.wire.fetch_partition import FetchPartition
+from sparkmirror.wire.fetcher import Fetcher
+from sparkmirror.wire.memory import MemoryBudget, SharedBuffer
+from sparkmirror.wire.outgoing import AbortedTransaction, PreparedBatches, prepare_batches
+from sparkmirror.wire.producer import Producer
+
+
+class SourceReader:
+    """The fetch listener of a task's copied partitions."""
+
+    def __init__(
+        self,
+        parts: Mapping[TopicPartition, CopyPartition],  # by source
+        codec: int | None,
+        budget: MemoryBudget,
+        fetcher: Fetcher,
+        producer: Producer,
+        refused: RefusedRecords,
+        corrupt: CorruptBatches,
+        comparisons: ComparisonRunner,
+        reporter: IncidentReporter,
+        policies: IncidentPolicies,
+    ) -> None:
+        self._parts = parts
+        self._codec = codec
+        self._budget = budget
+        self._fetcher = fetcher
+        self._producer = producer
+        self._refused = refused
+        self._corrupt = corrupt
+        self._comparisons = comparisons
+        self._reporter = reporter
+        self._policies = policies
+
+    def on_records(
+        self,
+        part: FetchPartition,
+        records: memoryview,
+        aborted: Sequence[AbortedTransaction],
+        buffer: SharedBuffer,
+    ) -> int:
+        """Enqueue record batches for the target, or compare them with what is there."""
+        mine = self._parts[part.tp]
+        is_waiting = mine.comparison is None and not mine.is_taken_over
+        if is_waiting or mine.is_recording:
+            self._fetcher.pause(part)  # the position to read from is not known yet
+            return part.position
+        # A comparison needs them unmerged: each has a leader epoch of its own.
+        merged_bytes = mine.target.max_merged_bytes if mine.comparison is None else 0
+        try:
+            batches = prepare_batches(
+                records, part.position, aborted, codec=self._codec, merged_bytes=merged_bytes
+            )
+        except CorruptRecordBatchError as error:
+            if self._corrupt.try_skip(part, records, str(error)):
+                return part.position
+            raise
+        for out in batches.batches:
+            out.pin(buffer, self._budget)
+        mine.is_changed = True
+        if mine.comparison is not None:
+            return self._compare(mine, mine.comparison, batches)
+        for out in self._refused.filter_batches(mine, batches.batches):
+            part.queued_bytes += out.source_size
+            out.is_live = part.is_at_end
+            self._producer.enqueue(mine.target, out)
+        if batches.leader_epoch >= 0:  # unknown if the response had no whole record batch
+            part.last_leader_epoch = mine.leader_epoch = batches.leader_epoch
+        if mine.target.is_idle:
+            mine.set_position(batches.position)  # nothing but markers and aborted records
+        return batches.position
+
+    def _compare(
+        self, mine: CopyPartition, comparison: Comparison, batches: PreparedBatches
+    ) -> int:
+        part = mine.source
+        part.position = batches.position
+        for out in batches.batches:
+            part.queued_bytes += out.source_size
+            out.detach(self._budget)
+            comparison.add_source_batch(out)
+        comparison.skip_source_offsets(batches.skipped)
+        if batches.leader_epoch >= 0:
+            part.last_leader_epoch = batches.leader_epoch
+        self._comparisons.step(mine)
+        return part.position  # the end of a comparison sets another one
+
+    def on_fetch_error(self, part: FetchPartition, code: int, text: str) -> None:
+        """Show the error; report a recreated topic if its policy is `stop`."""
+        mine = self._parts[part.tp]
+        if code == error_codes.TOPIC_RECREATED and self._policies.source_recreated == STOP:
+            self._reporter.report_at(
+                IncidentKind.SOURCE_RECREATED, mine, "its position means nothing there", STOP
+            )
+        mine.set_source_error(code, text)
+
+    def on_fetch_recovered(self, part: FetchPartition) -> None:
+        """Clear the error."""
+        self._parts[part.tp].set_source_error(error_codes.NONE)

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the parts of a worker are put together; what they do together: integration."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from sparkmirror.config.worker_config import WorkerConfig
+from sparkmirror.runtime.worker import ConnectWorker
+from support.waiting import PATIENCE_SECONDS, eventually
+
+UNREACHABLE = WorkerConfig.parse(
+    "bootstrap.servers=127.0.0.1:1\n"
+    "group.id=g\n"
+    "config.storage.topic=c\n"
+    "offset.storage.topic=o\n"
+    "status.storage.topic=s\n"
+    "rebalance.timeout.ms=10000\n"
+)
+
+
+def test_a_revoked_connector_is_disowned_ended_and_given_up_in_this_order(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Or the supervisor would start it again, or its last status would not be the last."""
+    worker: Any = ConnectWorker(UNREACHABLE, "http://127.0.0.1:1/")
+    calls: list[object] = []
+
+    def release(names: list[str], seconds: float) -> bool:
+        calls.append(("release", *names, worker._reconciler.owns("x"), seconds))
+        return False
+
+    monkeypatch.setattr(worker._supervisor, "release", release)
+    monkeypatch.setattr(
+        worker._reporter, "give_up", lambda names: calls.append(("give up", *names))
+    )
+    worker._on_assigned(("x", "y"))
+    assert worker._reconciler.owns("x")
+    with caplog.at_level(logging.WARNING, "sparkmirror"):
+        worker._on_revoked(("x",))
+    assert calls == [("release", "x", False, 7.0), ("give up", "x")]
+    assert worker._reconciler.owns("y")
+    assert "x: revoked before everything has ended here" in caplog.text
+
+
+def test_a_worker_without_a_cluster_says_so_and_ends() -> None:
+    """Its API answers meanwhile."""
+    worker = ConnectWorker(UNREACHABLE, "http://127.0.0.1:1/")
+    worker.start()
+    eventually(
+        lambda: "cannot be reached" in worker.api.stage(), PATIENCE_SECONDS, "it says what is wrong"
+    )
+    assert worker.api.health()[0] == 503
+    assert (worker.snapshots(), worker.metrics().tasks, worker.failure()) == ([], {}, None)
+    assert worker.stop()
