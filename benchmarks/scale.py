@@ -15,13 +15,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from benchmarks.scale_broker import PARTITIONS, PRODUCER_ID, Side, brokers
-from sparkmirror.config.settings import ConnectionSettings, FetchSettings, ProduceSettings
+from sparkmirror.config.settings import FetchSettings, ProduceSettings
 from sparkmirror.model import ProducerState
 from sparkmirror.spark.control_server import ControlServer, EpochTasks
 from sparkmirror.task.control_client import ControlClient
 from sparkmirror.task.copy_task import CopyTask
 from sparkmirror.task.messages import PartitionStart, Progress, Split, TaskSettings
 from sparkmirror.wire.event_loop import EventLoop
+from sparkmirror.wire.settings import ConnectionSettings
 
 FIRST_REPORT_SECONDS = 3.0  # with 50,000 partitions
 RESUME_SECONDS = 30.0  # with 10,000 partitions that were active

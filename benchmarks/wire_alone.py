@@ -19,8 +19,9 @@ from sparkmirror.model import Secret
 from sparkmirror.security.settings import PLAINTEXT, SecurityProtocol, SecuritySettings, TlsSettings
 from sparkmirror.security.tls import server_context
 from sparkmirror.wire.connection import BrokerConnection
-from sparkmirror.wire.dialer import Address, Dialer
+from sparkmirror.wire.dialing import Address
 from sparkmirror.wire.event_loop import EventLoop
+from sparkmirror.wire.settings import ConnectionSettings
 from support.data.certificates import Authority
 from support.peers.secure_broker import ECHO, SecureBroker
 
@@ -40,11 +41,11 @@ def megabytes_per_cpu_second(*, is_secured: bool, total: int) -> float:
         security = SecuritySettings(SecurityProtocol.SSL, TlsSettings(trusted=authority.pem))
         shown = (identity.chain, identity.key)
     with _peer(shown) as address:
-        dialer = Dialer(
-            "peer", "bench", _PATIENCE_SECONDS, _PATIENCE_SECONDS, -1, -1, security=security
+        settings = ConnectionSettings(
+            "peer", (), "bench", _PATIENCE_SECONDS, _PATIENCE_SECONDS, security=security
         )
         loop = EventLoop()
-        connection = BrokerConnection(loop, dialer, address)
+        connection = BrokerConnection(loop, settings, address)
         _exchange(loop, connection, min(total, _WARM_UP))
         began = time.process_time()
         _exchange(loop, connection, total)

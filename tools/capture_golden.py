@@ -18,12 +18,12 @@ from typing import Any
 
 from confluent_kafka import Message
 
-from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.devcluster.cluster import LocalCluster, start_all
 from sparkmirror.devcluster.jars import DEFAULT_KAFKA
 from sparkmirror.kafka.descriptions import CommittedOffset
 from sparkmirror.kafka.groups import GroupAdmin
 from sparkmirror.model import TopicPartition
+from sparkmirror.wire.settings import ConnectionSettings
 from support.clients.java_mirror_client import formatted
 from support.clients.librdkafka import (
     Cluster,

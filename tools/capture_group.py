@@ -20,10 +20,11 @@ from typing import Any, Self
 
 from kafka.protocol.admin import DescribeGroupsRequest
 
-from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.devcluster.jars import DEFAULT_KAFKA
 from sparkmirror.kafka.cluster_client import ClusterClient
+from sparkmirror.kafka.request import Request
+from sparkmirror.wire.settings import ConnectionSettings
 from support.mirrors.java_connect import ConnectTopics, JavaConnect, heartbeat_config
 from support.waiting import eventually
 
@@ -40,7 +41,7 @@ PATIENCE_SECONDS = 90.0
 
 def members(client: ClusterClient, group: str) -> dict[str, Any] | None:
     """The group's protocol and members, if it rests."""
-    found = client.send(DescribeGroupsRequest(groups=[group])).groups[0]
+    found = client.send(Request(DescribeGroupsRequest(groups=[group]), 0, 5)).groups[0]
     if (found.error_code, found.group_state) != (0, "Stable"):
         return None
     return {

@@ -6,6 +6,7 @@ SparkmirrorError
 ├── SetupError             the machine lacks something (Java, a port, a directory, a registry)
 ├── ClusterError           a Kafka cluster did not do what was asked; names the cluster
 │   ├── UnreachableError       no broker answers (retriable)
+│   │   └── ConnectionLostError    one connection could not be opened, was refused or broke
 │   ├── AuthenticationError    who we are was not believed, or could not be said
 │   ├── BrokerError            a broker answered with an error code (retriable if the code is)
 │   ├── OpenTransactionError   a transaction of somebody holds up what is to be read (retriable)
@@ -21,6 +22,7 @@ SparkmirrorError
 ├── WireError              bytes that are not what the protocol says
 │   ├── UnknownVersionError        a record of a newer format: read by nobody, skipped by nobody
 │   ├── UndecodableResponseError   an answer of a broker that is none: as if it had not come
+│   ├── UnsupportedVersionError    the broker supports no version of an API that is needed
 │   └── CorruptRecordBatchError    a record batch that is damaged (retriable: fetch again)
 ├── LeaseLostError         a task has not heard from its driver in time (retriable)
 └── FencedError            a task may not write any more: another one took over (retriable)
@@ -33,6 +35,7 @@ SparkmirrorError
 from __future__ import annotations
 
 from collections.abc import Iterable
+from enum import Enum
 
 _ENDS = (".", "!", "?")
 
@@ -72,6 +75,42 @@ class UnreachableError(ClusterError):
     """No broker of the cluster answers."""
 
     retriable = True
+
+
+class LossKind(Enum):
+    """Why there is no connection."""
+
+    UNREACHABLE = "unreachable"  # no TCP connection: name resolution, connection refused, timeout
+    SILENT = "silent"  # TCP connected, but the peer did not answer
+    REFUSED = "refused"  # TLS or SASL failed at either side
+    NOT_READY = "not ready"  # there are no credentials to authenticate with
+    LOST = "lost"  # the connection broke in use, or was closed by this side
+
+
+class ConnectionLostError(UnreachableError):
+    """A connection to a broker could not be opened, was refused or broke.
+
+    `reason` is the message without cluster, broker and hint.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        cluster: str,
+        address: str,
+        kind: LossKind,
+        hint: str = "",
+        retriable: bool = True,
+    ) -> None:
+        ending = f". {hint}" if hint else ""
+        super().__init__(
+            f"cluster {cluster!r}: broker {address}: {reason}{ending}", cluster=cluster
+        )
+        self.address = address
+        self.kind = kind
+        self.reason = reason
+        self.retriable = retriable
 
 
 class AuthenticationError(ClusterError):
@@ -167,6 +206,14 @@ class UnknownVersionError(WireError):
 
 class UndecodableResponseError(WireError):
     """An answer that cannot be decoded; whoever waits for it is told that the connection broke."""
+
+
+class UnsupportedVersionError(WireError):
+    """The broker supports no version of an API that is needed; nothing was sent."""
+
+    def __init__(self, message: str, *, api_key: int) -> None:
+        super().__init__(message)
+        self.api_key = api_key
 
 
 class CorruptRecordBatchError(WireError):

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 
 from chaos.verdict import Seen, Stream
-from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.model import TopicPartition
 from sparkmirror.offsets.map_topic import MapTopic
 from sparkmirror.offsets.offset_map import Fit
+from sparkmirror.wire.settings import ConnectionSettings
 from support.clients.librdkafka import Cluster
 
 EXACT, ROUGH, WRONG, UNKNOWN = "exactly", "at or before", "wrongly", "not at all"

@@ -27,7 +27,7 @@ from sparkmirror.kafka import log_records
 from sparkmirror.wire import codecs
 from sparkmirror.wire.connection import BrokerConnection
 from sparkmirror.wire.corrupt_batch import offset_after_corrupt_batch
-from sparkmirror.wire.dialer import Address, Dialer
+from sparkmirror.wire.dialing import Address
 from sparkmirror.wire.event_loop import EventLoop
 from sparkmirror.wire.fetch_protocol import (
     IDS_VERSION,
@@ -41,6 +41,7 @@ from sparkmirror.wire.record_batch import split_batches, stamp
 from sparkmirror.wire.records import decode_records, raw_records
 from sparkmirror.wire.reframe import needs_reframe, reframe
 from sparkmirror.wire.responses import decode_response
+from sparkmirror.wire.settings import ConnectionSettings
 from support.clients.wire_requests import Outcome, run_until
 from support.data.record_batches import CODECS, GZIP, encode, marker, numbered
 from support.fuzzing import Parser, attempt, damaged, fuzzed, mutated
@@ -416,7 +417,9 @@ def exchanged(peer: Peer) -> None:
     """A request on a connection of its own: an answer or a failure, and not both."""
     loop, outcome = EventLoop(), Outcome()
     try:
-        connection = BrokerConnection(loop, Dialer("b", "test", 2.0, 2.0, -1, -1), peer.address)
+        connection = BrokerConnection(
+            loop, ConnectionSettings("b", (), "test", 2.0, 2.0), peer.address
+        )
         connection.when_ready(
             lambda: connection.request(
                 MetadataRequest(topics=None),

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whoever sits on a broker's port takes little memory and no more time than a request has.
-
-Both kinds of connections: the data path's own, and kafka-python's in the control plane.
-"""
+"""Whoever sits on a broker's port takes little memory and no more time than a request has."""
 
 from __future__ import annotations
 
@@ -15,13 +12,12 @@ from collections.abc import Iterator
 import pytest
 from kafka.protocol.metadata import ApiVersionsResponse, MetadataRequest
 
-from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.errors import ClusterError
 from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.wire.connection import BrokerConnection
-from sparkmirror.wire.dialer import Dialer
 from sparkmirror.wire.event_loop import EventLoop
 from sparkmirror.wire.frames import MAX_PREALLOCATED_BYTES
+from sparkmirror.wire.settings import ConnectionSettings
 from support.clients.wire_requests import Outcome, run_until
 from support.peers.hostile_broker import Answer, HostileBroker, framed
 
@@ -34,7 +30,6 @@ KEY = ApiVersionsResponse.ApiVersion
 KNOWN = [KEY(api_key=key, min_version=0, max_version=12) for key in (0, 1, 3)]
 VERSIONS = ApiVersionsResponse(error_code=0, api_keys=KNOWN)
 WELCOME = framed(bytes(VERSIONS.encode(version=0)))
-REDIRECT = framed(struct.pack(">hi", 35, 0))  # to a newer question than version 0: ask an older one
 ENDLESS_VARINT = b"\xff" * 2_000
 
 
@@ -80,9 +75,9 @@ def bounded() -> Iterator[None]:
 def ask(peer: HostileBroker) -> Outcome:
     """A request on a connection of the data path, whose owner looks at the clock at times."""
     loop, outcome = EventLoop(), Outcome()
-    dialer = Dialer("b", "test", PATIENCE_SECONDS, PATIENCE_SECONDS, -1, -1)
+    settings = ConnectionSettings("b", (), "test", PATIENCE_SECONDS, PATIENCE_SECONDS)
     try:
-        connection = BrokerConnection(loop, dialer, peer.address)
+        connection = BrokerConnection(loop, settings, peer.address)
         connection.when_ready(
             lambda: connection.request(
                 MetadataRequest(topics=None),
@@ -121,7 +116,7 @@ def test_the_control_plane_says_what_cluster_it_is(
 ) -> None:
     """An error of ours; the log does not repeat what came."""
     answers = AT_ONCE | SLOWLY
-    with HostileBroker([REDIRECT, answers[case]], drips=case in SLOWLY) as peer:
+    with HostileBroker([answers[case]], drips=case in SLOWLY) as peer:
         settings = ConnectionSettings(
             "b",
             (str(peer.address),),

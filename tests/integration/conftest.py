@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.kafka.admin import ClusterAdmin
+from sparkmirror.wire.settings import ConnectionSettings
 from support.unique_names import unique_name
 from support.waiting import PATIENCE_SECONDS
 

@@ -19,7 +19,6 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.errors import (
     BrokerError,
@@ -28,12 +27,14 @@ from sparkmirror.errors import (
     UnreachableError,
 )
 from sparkmirror.formats.connect_config_records import SessionKey, TargetState
+from sparkmirror.kafka.broker_session import Send
 from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.kafka.fenced_producer import FencedProducer
 from sparkmirror.kafka.topic_log import build_record_batch
 from sparkmirror.kafka.topic_tail import TopicTail
 from sparkmirror.model import TopicPartition
 from sparkmirror.state.connect_configs import ConfigLog
+from sparkmirror.wire.settings import ConnectionSettings
 from support.clients.librdkafka import (
     admin,
     create_topics,
@@ -59,19 +60,10 @@ class CountingClient(ClusterClient):
     requests = 0
     exchanges = 0
 
-    def send(
-        self, request: object, node_id: int | None = None, timeout_seconds: float | None = None
-    ) -> object:
-        """One question."""
-        self.requests += 1
+    def _run(self, sends: Sequence[Send], timeout_seconds: float | None = None) -> list[object]:
+        self.requests += len(sends)
         self.exchanges += 1
-        return super().send(request, node_id, timeout_seconds)
-
-    def send_all(self, requests: Sequence[object], node_id: int | None = None) -> list[object]:
-        """Several at once."""
-        self.requests += len(requests)
-        self.exchanges += 1
-        return super().send_all(requests, node_id)
+        return super()._run(sends, timeout_seconds)
 
     def counted(self, act: Callable[[], object]) -> tuple[int, int]:
         """Requests and exchanges that something takes."""

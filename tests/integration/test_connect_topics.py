@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.errors import BrokerError, ConfigError
 from sparkmirror.formats.connect_config_records import (
@@ -34,6 +33,7 @@ from sparkmirror.state.connect_configs import (
     TasksChanged,
 )
 from sparkmirror.state.connect_statuses import StatusLog
+from sparkmirror.wire.settings import ConnectionSettings
 from support.clients.librdkafka import (
     Record,
     create_topics,

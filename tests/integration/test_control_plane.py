@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Admin calls and topic plans against a real broker, with confluent-kafka as the witness."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import (
@@ -15,10 +16,11 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from sparkmirror.config.settings import ConnectionSettings, ReplicationFactor
+from sparkmirror.config.settings import ReplicationFactor
 from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.errors import BrokerError, UnreachableError
 from sparkmirror.kafka.admin import ClusterAdmin
+from sparkmirror.kafka.broker_session import Send
 from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.kafka.descriptions import ConfigEntry, ConfigSource, NewTopic
 from sparkmirror.model import TopicPartition
@@ -36,6 +38,7 @@ from sparkmirror.topology.topics import (
     plan_topics,
     topics_to_create,
 )
+from sparkmirror.wire.settings import ConnectionSettings
 from support.clusters.topic_histories import create_with_admin
 from support.unique_names import unique_name
 from support.waiting import PATIENCE_SECONDS, eventually
@@ -289,13 +292,13 @@ def test_two_thousand_topics_take_few_requests(
     names = [unique_name(f"many-{number}") for number in range(2000)]
     create_with_admin(own_admin, *(NewTopic(name, 1, 1) for name in names))
     asked: list[object] = []
-    original = ClusterClient.send
+    original = ClusterClient._run
 
-    def counting(self: ClusterClient, request: object, node_id: int | None = None) -> object:
-        asked.append(request)
-        return original(self, request, node_id)
+    def counting(self: ClusterClient, sends: Sequence[Send], *rest: Any) -> list[Any]:
+        asked.extend(sends)
+        return original(self, sends, *rest)
 
-    monkeypatch.setattr(ClusterClient, "send", counting)
+    monkeypatch.setattr(ClusterClient, "_run", counting)
     described = own_admin.topics()
     assert set(names) <= set(described.found)
     assert len(asked) == 1

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.errors import BrokerError
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.kafka.fenced_producer import CANNOT_FENCE, FencedProducer
 from sparkmirror.wire.error_codes import UNSUPPORTED_VERSION
+from sparkmirror.wire.settings import ConnectionSettings
 from support.clients.consumer_groups import commit, committed
 from support.clients.librdkafka import (
     await_copy,

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.devcluster.cluster import LocalCluster, start_all
 from sparkmirror.kafka.transactions import TransactionalIds
 from sparkmirror.state.offset_store import OffsetStore
+from sparkmirror.wire.settings import ConnectionSettings
 from support.clients.librdkafka import (
     create_topics,
     duplicates,

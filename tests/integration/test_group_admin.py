@@ -5,7 +5,6 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 
 import confluent_kafka
@@ -19,17 +18,18 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
+from kafka.protocol.broker_version_data import BROKER_API_VERSIONS
 from kafka.protocol.consumer import JoinGroupRequest
 
-from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.devcluster.cluster import LocalCluster
-from sparkmirror.kafka import cluster_client
 from sparkmirror.kafka.admin import ClusterAdmin
-from sparkmirror.kafka.clients import open_client
 from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.kafka.descriptions import NewTopic, PartialResults
 from sparkmirror.kafka.groups import CommittedOffset, GroupAdmin, GroupListing
+from sparkmirror.kafka.request import Request
 from sparkmirror.model import TopicPartition
+from sparkmirror.wire.connection import BrokerConnection
+from sparkmirror.wire.settings import ConnectionSettings
 from support.clients.librdkafka import create_topics
 from support.clusters.client_quotas import set_quota
 from support.clusters.topic_histories import create_with_admin
@@ -228,18 +228,15 @@ def test_other_kinds_of_groups_are_left_out(
     }
     protocols = [JoinGroupRequest.JoinGroupRequestProtocol(name="any", metadata=b"")]
     with closing(ClusterClient(connection)) as client:
-        joined = client.send(
-            JoinGroupRequest(
-                group_id=workers,
-                session_timeout_ms=SESSION_MS,
-                rebalance_timeout_ms=SESSION_MS,
-                member_id="",
-                protocol_type="connect",
-                protocols=protocols,
-                max_version=3,  # later versions need two requests
-            ),
-            1,
+        message = JoinGroupRequest(
+            group_id=workers,
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=SESSION_MS,
+            member_id="",
+            protocol_type="connect",
+            protocols=protocols,
         )
+        joined = client.send(Request(message, 0, 3), 1)  # later versions need two requests
     assert joined.error_code == 0
     expected = {workers: ("classic", "connect")}
     if not kafka_version.startswith("3."):
@@ -263,8 +260,13 @@ def test_older_brokers_are_asked_one_group_at_a_time(
     connection: ConnectionSettings, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client held to the versions of Kafka 2.5 reads and commits all the same."""
-    older = partial(open_client, api_version=(2, 5))
-    monkeypatch.setattr(cluster_client, "open_client", older)
+    negotiated_version, known = BrokerConnection.negotiated_version, BROKER_API_VERSIONS[2, 5]
+
+    def limited(self: BrokerConnection, api_key: int, newest: int, oldest: int = 0) -> int:
+        newest = min(newest, known.get(api_key, (0, -1))[1])
+        return negotiated_version(self, api_key, newest, oldest)
+
+    monkeypatch.setattr(BrokerConnection, "negotiated_version", limited)
     names = [unique_name("older") for _ in range(12)]
     offsets = {
         name: {TopicPartition(topic, 1): CommittedOffset(number, "note")}
@@ -326,12 +328,12 @@ def test_a_quota_slows_but_does_not_break(
     }
     unused = unique_name("client")  # what a client did before counts
     connection = ConnectionSettings("b", (own_cluster.bootstrap_servers,), unused)
-    caplog.set_level(logging.INFO, "kafka")  # a command that was tried before made it silent
+    caplog.set_level(logging.INFO, "sparkmirror.kafka.broker_session")
     set_quota(own_cluster.bootstrap_servers, "request_percentage", 0.5)
     deadline = time.monotonic() + PATIENCE_SECONDS
     try:
         with GroupAdmin(connection) as groups:
-            while "throttled by broker" not in caplog.text:
+            while "throttles this client" not in caplog.text:
                 assert time.monotonic() < deadline, "the quota does not bite"
                 assert groups.commit_offsets(offsets) == dict.fromkeys(offsets)
     finally:

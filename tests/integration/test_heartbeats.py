@@ -9,7 +9,6 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as WitnessPartition
 
-from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.connectors.heartbeat_connector import HeartbeatState, MirrorHeartbeatConnector
 from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.errors import UnreachableError
@@ -17,6 +16,7 @@ from sparkmirror.formats.mm2_records import Heartbeat
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.descriptions import NewTopic
 from sparkmirror.model import Flow
+from sparkmirror.wire.settings import ConnectionSettings
 from support.clusters.topic_histories import create_with_admin
 from support.unique_names import unique_name
 from support.waiting import PATIENCE_SECONDS, eventually

@@ -5,7 +5,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource
 
 from sparkmirror.config.mirror_config import MirrorConfig
-from sparkmirror.config.settings import ConnectionSettings, ReplicationFactor
+from sparkmirror.config.settings import ReplicationFactor
 from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.errors import ReplicationFactorError
 from sparkmirror.kafka.admin import ClusterAdmin
@@ -21,6 +21,7 @@ from sparkmirror.topology.internal_topics import (
     internal_topics,
 )
 from sparkmirror.topology.replication_factors import ReplicationFactorChooser
+from sparkmirror.wire.settings import ConnectionSettings
 from support.waiting import PATIENCE_SECONDS, eventually
 
 FILE = """

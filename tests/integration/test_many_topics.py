@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from sparkmirror.connectors.config_sync import ConfigSync
 from sparkmirror.connectors.source_topics import topic_rules
 from sparkmirror.devcluster.cluster import LocalCluster, start_all
 from sparkmirror.kafka.admin import ClusterAdmin
+from sparkmirror.kafka.broker_session import Send
 from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.kafka.descriptions import NewTopic
 from sparkmirror.model import Flow
@@ -43,10 +44,9 @@ class CountingClient(ClusterClient):
 
     requests = 0
 
-    def send(self, request: object, node_id: int | None = None) -> Any:
-        """As it is."""
-        CountingClient.requests += 1
-        return super().send(request, node_id)
+    def _run(self, sends: Sequence[Send], timeout_seconds: float | None = None) -> list[Any]:
+        CountingClient.requests += len(sends)
+        return super()._run(sends, timeout_seconds)
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.errors import BrokerError
 from sparkmirror.formats.connect_protocol import PROTOCOL, PROTOCOL_TYPE, WorkerMetadata
@@ -22,6 +21,7 @@ from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.kafka.coordinator_client import CoordinatorClient, JoinParameters
 from sparkmirror.kafka.group_requests import find_coordinator_request
 from sparkmirror.system.clock import steady_clock
+from sparkmirror.wire.settings import ConnectionSettings
 from support.mirrors.group_members import (
     SESSION_MS,
     SHORT_SESSION_MS,

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.connectors.offset_map_cleaner import OffsetMapCleaner
 from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.formats.map_chunk import ChunkKey, MapChunk, MappedRun
@@ -18,6 +17,7 @@ from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.model import TopicPartition
 from sparkmirror.offsets.map_topic import MapTopic
 from sparkmirror.offsets.offset_map import Fit, Translation
+from sparkmirror.wire.settings import ConnectionSettings
 from support.clients.librdkafka import (
     Record,
     compare_topics,

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.model import TopicPartition
 from sparkmirror.offsets.map_topic import MapTopic, removable_chunks
 from sparkmirror.offsets.offset_map import Fit
+from sparkmirror.wire.settings import ConnectionSettings
 from support.clients.librdkafka import create_topics, numbered, produce
 from support.clients.offset_translations import PartitionRecords, partition_records
 from support.clusters.topic_histories import (

@@ -18,7 +18,7 @@ import pytest
 
 from sparkmirror.config.keys.service_profiles import PROFILES
 from sparkmirror.config.mirror_config import MirrorConfig
-from sparkmirror.config.settings import ConnectionSettings, FlowSettings
+from sparkmirror.config.settings import FlowSettings
 from sparkmirror.connectors.source_topics import topic_rules
 from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.kafka.admin import ClusterAdmin
@@ -31,6 +31,7 @@ from sparkmirror.topology.internal_topics import Side, ensure_internal_topics, i
 from sparkmirror.topology.replication_factors import ReplicationFactorChooser
 from sparkmirror.topology.topics import TopicPlan, plan_topics
 from sparkmirror.wire.connection import BrokerConnection
+from sparkmirror.wire.settings import ConnectionSettings
 from support.clients.librdkafka import (
     Record,
     create_topics,
@@ -363,7 +364,7 @@ def speak_old_versions(monkeypatch: pytest.MonkeyPatch) -> None:
         self: BrokerConnection, send: Callable[[], None], failure: Callable[..., None]
     ) -> None:
         def with_limits() -> None:
-            if self._dialer.cluster == "service":
+            if self._settings.alias == "service":
                 self.api_versions |= {0: (0, 7), 1: (4, 6), 3: (0, 5)}  # produce, fetch, metadata
                 self.api_versions.pop(61, None)  # DescribeProducers
             send()

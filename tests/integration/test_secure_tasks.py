@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.model import Secret
 from sparkmirror.security.settings import (
     OAuthSettings,
@@ -25,6 +24,7 @@ from sparkmirror.security.settings import (
     TlsSettings,
 )
 from sparkmirror.wire.sasl_authenticator import SaslAuthenticator
+from sparkmirror.wire.settings import ConnectionSettings
 from support.clients.librdkafka import compare_topics, numbered, produce
 from support.clients.load_generator import Load
 from support.clusters.secure_cluster import MASTER, USERS, SecureCluster, secure_cluster

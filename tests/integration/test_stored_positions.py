@@ -6,7 +6,6 @@ import time
 import pytest
 from confluent_kafka import Producer
 
-from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.errors import BrokerError
 from sparkmirror.formats.source_offsets import StoredPosition
@@ -16,6 +15,7 @@ from sparkmirror.kafka.topic_log import TopicLog
 from sparkmirror.model import TopicPartition
 from sparkmirror.state.offset_store import OffsetStore
 from sparkmirror.state.position_records import PositionRecord, position_record
+from sparkmirror.wire.settings import ConnectionSettings
 from support.clusters.topic_histories import create_with_admin, speed_up_log_cleaner
 from support.unique_names import unique_name
 from support.waiting import PATIENCE_SECONDS, eventually

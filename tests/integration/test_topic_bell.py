@@ -11,10 +11,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.kafka import topic_watcher
 from sparkmirror.kafka.topic_watcher import TopicWatcher
+from sparkmirror.wire.settings import ConnectionSettings
 from support.clients.librdkafka import Record, create_topics, delete_topic, produce, topics
 from support.peers.tcp_proxy import HOST
 from support.waiting import PATIENCE_SECONDS, eventually
@@ -125,7 +125,7 @@ def test_it_rings_on_suspicion_while_it_hears_nothing(
 ) -> None:
     """Nobody listens at the address, or somebody who never answers; that is said once."""
     monkeypatch.setattr(topic_watcher, "_SUSPECT_SECONDS", 0.2)
-    complaint = "is not heard of"
+    complaint = "Cannot long-poll"
     with socket.socket() as nobody:
         nobody.bind((HOST, 0))
         if is_open:

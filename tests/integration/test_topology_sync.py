@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import ResourceType
 
-from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.connectors.config_sync import ConfigSync
 from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.errors import BrokerError
@@ -18,6 +17,7 @@ from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.model import Flow
 from sparkmirror.spark.flow_status import FlowStatus
 from sparkmirror.topology.topics import TopicRules
+from sparkmirror.wire.settings import ConnectionSettings
 from support.clients.librdkafka import (
     compare_topics,
     create_topics,

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.errors import BrokerError
 from sparkmirror.kafka.transactions import TransactionalIds
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire import error_codes
+from sparkmirror.wire.settings import ConnectionSettings
 from support.clients.librdkafka import create_topics, read_topic
 from support.clients.transactional_writer import TIMEOUT_MS, TransactionalWriter
 from support.unique_names import unique_name

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.formats.connect_config_records import (
     LoggerLevel,
@@ -35,6 +34,7 @@ from sparkmirror.state.connect_configs import (
     TasksChanged,
 )
 from sparkmirror.state.connect_statuses import StatusLog
+from sparkmirror.wire.settings import ConnectionSettings
 from support.clients.librdkafka import create_topics
 from support.mirrors.java_connect import ConnectTopics, JavaConnect, heartbeat_config
 from support.waiting import PATIENCE_SECONDS, eventually

@@ -18,7 +18,6 @@ from statistics import mean
 
 import pytest
 
-from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.devcluster.cluster import LocalCluster, start_all
 from sparkmirror.formats.mm2_records import OffsetSync
 from sparkmirror.kafka.cluster_client import ClusterClient
@@ -26,6 +25,7 @@ from sparkmirror.model import TopicPartition
 from sparkmirror.offsets.map_topic import MapTopic
 from sparkmirror.offsets.offset_map import Fit
 from sparkmirror.offsets.offset_sync_store import OffsetSyncStore
+from sparkmirror.wire.settings import ConnectionSettings
 from support.clients.librdkafka import create_topics, numbered, produce, read_topic
 from support.clients.offset_translations import PartitionRecords, partition_records
 from support.clusters.topic_histories import (

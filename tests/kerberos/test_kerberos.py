@@ -16,10 +16,10 @@ import gssapi
 import pytest
 
 from sparkmirror.config.mirror_config import MirrorConfig
-from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.devcluster.cluster import start_all
 from sparkmirror.errors import AuthenticationError
 from sparkmirror.kafka.admin import ClusterAdmin
+from sparkmirror.wire.settings import ConnectionSettings
 from support.clients.librdkafka import await_copy, compare_topics, create_topics, numbered, produce
 from support.clients.load_generator import Load
 from support.clusters.kerberos_cluster import KerberosCluster, Keys, jaas

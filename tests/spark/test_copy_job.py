@@ -13,7 +13,7 @@ import psutil
 import pytest
 from pyspark import SparkContext, cloudpickle
 
-from sparkmirror.config.settings import ConnectionSettings, FetchSettings, ProduceSettings
+from sparkmirror.config.settings import FetchSettings, ProduceSettings
 from sparkmirror.model import Flow, Secret, TopicPartition
 from sparkmirror.security.settings import (
     OAuthSettings,
@@ -29,6 +29,7 @@ from sparkmirror.spark.epoch_runner import EpochResult, EpochRunner
 from sparkmirror.spark.split_planner import plan_splits
 from sparkmirror.task.entry_point import copy_function
 from sparkmirror.task.messages import PartitionStart, Progress, Split, TaskSettings
+from sparkmirror.wire.settings import ConnectionSettings
 from support.data.certificates import Authority
 from support.secret_search import forms
 from support.waiting import PATIENCE_SECONDS, eventually

@@ -8,7 +8,8 @@ import time
 import pytest
 
 WIRE = tuple(
-    f"sparkmirror.wire.{name}" for name in ("event_loop", "connection", "sasl_authenticator")
+    f"sparkmirror.wire.{name}"
+    for name in ("event_loop", "connection", "sasl_authenticator", "brokers")
 )
 
 

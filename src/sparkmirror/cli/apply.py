@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from sparkmirror.cli.console import print_error, silence_kafka_logs
+from sparkmirror.cli.console import print_error
 from sparkmirror.cli.plan import progress_status
 from sparkmirror.cli.plan_report import mismatch_line, print_actions
 from sparkmirror.config.mirror_config import MirrorConfig
@@ -40,7 +40,6 @@ class PlanCheck:
 
 def apply_file(path: Path, *, file: Path | None, yes: bool) -> int:
     """Check the plan, ask for confirmation, carry it out. Returns the exit code."""
-    silence_kafka_logs()
     try:
         document = plan_file.read(path)
     except PlanError as error:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -23,7 +22,7 @@ from sparkmirror.config.files.notices import NoticeLevel
 from sparkmirror.config.files.properties import PropertiesFile, read_properties
 from sparkmirror.config.files.spark_conf import displayed_spark_conf
 from sparkmirror.config.mirror_config import MirrorConfig
-from sparkmirror.config.settings import ConnectionSettings, FlowSettings
+from sparkmirror.config.settings import FlowSettings
 from sparkmirror.config.worker_config import WorkerConfig, is_worker_file
 from sparkmirror.config.worker_settings import WorkerSettings
 from sparkmirror.errors import ClusterError, ConfigError
@@ -31,6 +30,7 @@ from sparkmirror.kafka.broker_capabilities import Role
 from sparkmirror.kafka.cluster_probe import ClusterProbe, missing_permissions, probe_cluster
 from sparkmirror.policy.loading import load_policy
 from sparkmirror.topology.internal_topics import Side, internal_topics
+from sparkmirror.wire.settings import ConnectionSettings
 
 _MAX_TOPICS = 50  # of a flow whose permissions are checked; patterns repeat
 
@@ -93,7 +93,6 @@ def check_worker_config(file: WorkerConfig, *, connect: bool) -> CheckReport:
 
 
 def _probe_worker_cluster(settings: WorkerSettings) -> ClusterReport:
-    logging.getLogger("kafka").setLevel(logging.CRITICAL)
     probe = probe_cluster(settings.connection)
     topics = settings.internal_topics
     names = (topics.configs, topics.offsets, topics.status)
@@ -127,7 +126,6 @@ def check_mirror_config(config: MirrorConfig, targets: list[str], *, connect: bo
 
 def _probe_clusters(flows: list[FlowSettings]) -> tuple[ClusterReport, ...]:
     # kafka-python logs each failed connection; the report has one line for it.
-    logging.getLogger("kafka").setLevel(logging.CRITICAL)
     connections: dict[str, ConnectionSettings] = {}
     for settings in flows:
         connections.setdefault(settings.flow.source, settings.source_admin)

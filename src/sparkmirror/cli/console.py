@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -16,11 +15,6 @@ if TYPE_CHECKING:
     from typer._click.core import Context
 
 _DEFAULT = "show"
-
-
-def silence_kafka_logs() -> None:
-    """Turn off kafka-python's log of failed connections; commands report them once."""
-    logging.getLogger("kafka").setLevel(logging.CRITICAL)
 
 
 def print_error(sentence: str) -> None:

@@ -1,37 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`sparkmirror demo`: replicate sample orders between two local Kafka clusters.
-
-kafka-python's producer writes the orders at a steady rate.
-"""
+"""`sparkmirror demo`: replicate sample orders between two local Kafka clusters."""
 
 from __future__ import annotations
 
-import itertools
 import json
 import random
 import shutil
 import tempfile
 import threading
 import time
+from collections import defaultdict
 from pathlib import Path
 
-from kafka import KafkaProducer
 from rich.console import Console
 from rich.table import Table
 
 from sparkmirror.cli.process_signals import ProcessSignals
 from sparkmirror.cli.run_loop import set_up_logging
 from sparkmirror.cli.run_view import View, choose_view, format_count
-from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.devcluster.jars import DEFAULT_KAFKA, kafka_classpath
 from sparkmirror.devcluster.local_clusters import LocalClusters
 from sparkmirror.errors import SparkmirrorError
+from sparkmirror.formats.primitives import partition_for_key
 from sparkmirror.kafka.admin import ClusterAdmin
+from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.kafka.descriptions import NewTopic
+from sparkmirror.kafka.topic_log import KeyValue, build_record_batch
+from sparkmirror.kafka.topic_writer import TopicWriter
 from sparkmirror.model import TopicPartition
 from sparkmirror.runtime.mirror import Mirror
 from sparkmirror.spark.class_archive import build_and_wait
 from sparkmirror.system.cache_directory import cache_directory, ensure_writable
+from sparkmirror.wire.settings import ConnectionSettings
 
 TOPIC, REMOTE, PARTITIONS = "orders", "source.orders", 4
 _PER_SECOND = 200
@@ -192,10 +192,9 @@ class OrderProducer:
     """Writes orders on its own thread until it is stopped."""
 
     def __init__(self, bootstrap_servers: str, topic: str, per_second: float, seed: int) -> None:
-        self._producer = KafkaProducer(
-            bootstrap_servers=bootstrap_servers, acks="all", linger_ms=2, client_id="demo-orders"
-        )
-        self._topic = topic
+        servers = tuple(bootstrap_servers.split(","))
+        self._client = ClusterClient(ConnectionSettings("source", servers, "demo-orders"))
+        self._writer = TopicWriter(self._client, topic)
         self._per_second = per_second
         self._random = random.Random(seed)  # noqa: S311 - sample data
         self._stop = threading.Event()
@@ -209,22 +208,24 @@ class OrderProducer:
         """Stop writing. Blocks until everything is acknowledged."""
         self._stop.set()
         self._thread.join()
-        self._producer.flush()
-        self._producer.close()
+        self._client.close()
 
     def _run(self) -> None:
         began = time.monotonic()
-        for number in itertools.count(1):
-            due = began + number / self._per_second
-            if self._stop.wait(max(0.0, due - time.monotonic())):
-                return
-            order = {
-                "order": number,
-                "town": self._random.choice(_TOWNS),
-                "item": self._random.choice(_GOODS),
-                "pieces": self._random.randint(1, 12),
-            }
-            self._producer.send(
-                self._topic, key=str(order["town"]).encode(), value=json.dumps(order).encode()
-            )
-            self.count = number
+        while not self._stop.wait(1 / self._per_second):
+            due = int((time.monotonic() - began) * self._per_second)
+            orders: dict[int, list[KeyValue]] = defaultdict(list)
+            for number in range(self.count + 1, due + 1):
+                key, value = self._order(number)
+                orders[partition_for_key(key, PARTITIONS)].append((key, value))
+            self._writer.append({at: build_record_batch(some) for at, some in orders.items()})
+            self.count = max(self.count, due)
+
+    def _order(self, number: int) -> tuple[bytes, bytes]:
+        order = {
+            "order": number,
+            "town": self._random.choice(_TOWNS),
+            "item": self._random.choice(_GOODS),
+            "pieces": self._random.randint(1, 12),
+        }
+        return str(order["town"]).encode(), json.dumps(order).encode()

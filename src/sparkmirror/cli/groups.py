@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from sparkmirror.cli.console import DefaultCommandGroup, print_error, silence_kafka_logs
+from sparkmirror.cli.console import DefaultCommandGroup, print_error
 from sparkmirror.cli.ledger import select_flows
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import FlowSettings
@@ -54,7 +54,6 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Print committed offset, translated offset, state and reason per group and topic partition."""
-    silence_kafka_logs()
     found: list[tuple[FlowSettings, GroupPosition]] = []
     failed = False
     try:
@@ -106,7 +105,6 @@ def park_group(
 
     Stop the group's consumers first. The mirror must be running.
     """
-    silence_kafka_logs()
     printed: set[str] = set()
 
     def on_progress(sentence: str) -> None:

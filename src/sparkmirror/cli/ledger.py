@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from sparkmirror.cli.console import print_error, silence_kafka_logs
+from sparkmirror.cli.console import print_error
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.errors import ClusterError, ConfigError
@@ -35,7 +35,6 @@ def ledger(
     topic: Annotated[str | None, typer.Option("--topic", help="Only this source topic.")] = None,
 ) -> None:
     """Print gaps, skipped records and dead letters; exit 1 if a ledger cannot be read."""
-    silence_kafka_logs()
     try:
         flows = select_flows(MirrorConfig.load(file), flow)
     except ConfigError as error:

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from sparkmirror.cli.console import DefaultCommandGroup, print_error, silence_kafka_logs
+from sparkmirror.cli.console import DefaultCommandGroup, print_error
 from sparkmirror.cli.groups import AsJson, File, FlowOption, select_one_flow
 from sparkmirror.cli.ledger import select_flows
 from sparkmirror.config.mirror_config import MirrorConfig
@@ -50,7 +50,6 @@ def translate(
     as_json: AsJson = False,
 ) -> None:
     """Print the offset of the same record on the other cluster; exit 1 if nothing was mirrored."""
-    silence_kafka_logs()
     tp = TopicPartition(topic, partition)
     try:
         settings = select_one_flow(MirrorConfig.load(file), flow)
@@ -84,7 +83,6 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Print the offset range that the map covers for every topic partition."""
-    silence_kafka_logs()
     rows: list[tuple[str, TopicPartition, int, int, int, int, int]] = []
     try:
         for settings in select_flows(MirrorConfig.load(file), flow):

@@ -11,7 +11,7 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from sparkmirror.cli.console import print_error, silence_kafka_logs
+from sparkmirror.cli.console import print_error
 from sparkmirror.cli.plan_report import plain_lines, print_tables
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import FlowSettings
@@ -25,7 +25,6 @@ OK, FAILED = 0, 1
 
 def plan_flows(file: Path, *, flow: str | None, as_json: bool, out: Path | None, rate: str) -> int:
     """Plan and print. Returns the exit code."""
-    silence_kafka_logs()
     try:
         bytes_a_second = parse_rate(rate)
     except ValueError as error:

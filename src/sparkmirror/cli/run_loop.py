@@ -15,7 +15,6 @@ from sparkmirror.cli.process_signals import ProcessSignals
 from sparkmirror.cli.run_view import View
 from sparkmirror.errors import SparkmirrorError
 from sparkmirror.runtime.reload import Reloader
-from sparkmirror.security.redaction import limit_library_logs
 from sparkmirror.spark.flow_status import FlowSnapshot
 
 OK, FATAL, START_FAILED = 0, 2, 3  # as MM2's
@@ -90,6 +89,4 @@ def set_up_logging(console: Console) -> None:
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
     logging.getLogger("sparkmirror").setLevel(logging.INFO)
-    limit_library_logs("kafka", logging.INFO)  # whatever level somebody sets over REST
-    logging.getLogger("kafka").setLevel(logging.CRITICAL)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)

@@ -31,10 +31,11 @@ from sparkmirror.config.files.properties import Property
 from sparkmirror.config.flows.client_settings import read_connection_settings
 from sparkmirror.config.keys.security_keys import SECURITY_KEY_NAMES
 from sparkmirror.config.keys.table import CLIENT_ROLES, CONNECTOR, SECURITY, nearest_name
-from sparkmirror.config.settings import ConnectionSettings, MirrorClientSettings
+from sparkmirror.config.settings import MirrorClientSettings
 from sparkmirror.errors import ArgumentError, ConfigError
 from sparkmirror.model import Secret
 from sparkmirror.policy.settings import ReplicationPolicySettings
+from sparkmirror.wire.settings import ConnectionSettings
 
 log = logging.getLogger(__name__)
 

@@ -8,15 +8,11 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from ipaddress import ip_address
 
-from sparkmirror.config.settings import (
-    ConnectionSettings,
-    ExactlyOnce,
-    InternalTopics,
-    MetricsSettings,
-)
+from sparkmirror.config.settings import ExactlyOnce, InternalTopics, MetricsSettings
 from sparkmirror.model import Secret
 from sparkmirror.policy.class_loading import ClassAllowlist
 from sparkmirror.security.settings import TlsSettings
+from sparkmirror.wire.settings import ConnectionSettings
 
 # Who a client is, as Connect's Principal policy counts it.
 _PRINCIPAL_KEYS = frozenset({"sasl.jaas.config", "sasl.mechanism", "security.protocol"})

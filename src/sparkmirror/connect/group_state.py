@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 
 from sparkmirror.config.keys.connector_classes import ConnectorClass, resolve_class_name
-from sparkmirror.config.settings import ConnectionSettings, InternalTopics
+from sparkmirror.config.settings import InternalTopics
 from sparkmirror.errors import ClusterError, SparkmirrorError
 from sparkmirror.formats.connect_fields import Config
 from sparkmirror.formats.connect_status_records import StatusRecord
@@ -26,6 +26,7 @@ from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.state.connect_configs import ClusterConfigState, ConfigEvent, ConfigLog
 from sparkmirror.state.connect_statuses import ClusterStatusState, StatusLog
 from sparkmirror.state.connect_topic import READ_SECONDS
+from sparkmirror.wire.settings import ConnectionSettings
 
 _REQUEST_SECONDS = 10.0
 _BLIND_SECONDS = 5.0  # after a failed read, in which `try_refresh` does not read again

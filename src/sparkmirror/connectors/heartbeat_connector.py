@@ -15,29 +15,25 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from kafka import KafkaProducer
-from kafka.errors import KafkaError, KafkaTimeoutError
-
-from sparkmirror.errors import ClusterError, UnreachableError
+from sparkmirror.errors import ClusterError
 from sparkmirror.formats.mm2_records import Heartbeat
-from sparkmirror.kafka.clients import open_client
-from sparkmirror.kafka.error_mapping import cluster_error
+from sparkmirror.kafka.cluster_client import ClusterClient
+from sparkmirror.kafka.topic_writer import TopicWriter
+from sparkmirror.wire.batch_builder import NewRecord, build_batch
+from sparkmirror.wire.record_batch import stamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
-    from sparkmirror.config.settings import ConnectionSettings
     from sparkmirror.model import Flow
+    from sparkmirror.wire.settings import ConnectionSettings
 
 log = logging.getLogger(__name__)
 
 _PARTITION = 0
 _DELIVERY_SECONDS = 5.0
-_LOOK_SECONDS = 0.2  # how often a wait for the broker looks whether to stop
-_METADATA_SECONDS = 0.7
 _STOP_SECONDS = 1.0
 _LONGEST_BACK_OFF_SECONDS = 10.0
-_FAILURES_A_PRODUCER = 4
 
 
 class HeartbeatState(Enum):
@@ -59,13 +55,6 @@ class HeartbeatStatus:
     is_refused: bool = False  # it will not go away by itself
 
 
-class _HeartbeatProducer(KafkaProducer):  # type: ignore[misc] # kafka-python has no types
-    def abandon(self) -> None:
-        """Closes at once; a heartbeat that is still on its way is not worth waiting for."""
-        self._sender.force_close()
-        self.close(timeout=_STOP_SECONDS)
-
-
 class MirrorHeartbeatConnector:
     """Emits the heartbeats of one pair."""
 
@@ -80,12 +69,17 @@ class MirrorHeartbeatConnector:
     ) -> None:
         self._flow = flow
         self._target = target
-        self._topic = topic
         self._interval_seconds = interval_seconds
         self._clock_ms = clock_ms
         self._stopping = threading.Event()
         self._status = HeartbeatStatus(HeartbeatState.RUNNING)
-        self._producer: _HeartbeatProducer | None = None
+        hurried = replace(
+            target,
+            request_timeout_seconds=_DELIVERY_SECONDS,
+            connect_timeout_seconds=min(target.connect_timeout_seconds, _DELIVERY_SECONDS),
+        )
+        self._client = ClusterClient(hurried, self._stopping)
+        self._writer = TopicWriter(self._client, topic)
 
     @property
     def status(self) -> HeartbeatStatus:
@@ -97,6 +91,7 @@ class MirrorHeartbeatConnector:
     def stop(self) -> None:
         """Ask for the end; a second is enough unless it is just connecting."""
         self._stopping.set()
+        self._client.interrupt()
 
     @property
     def is_running(self) -> bool:
@@ -112,7 +107,7 @@ class MirrorHeartbeatConnector:
             log.exception(f"{self._flow}/heartbeat: heartbeats have ended.")
             self._status = replace(self._status, state=HeartbeatState.FAILED, error=repr(error))
         finally:
-            self._drop_producer()
+            self._client.close()
 
     def _loop(self) -> None:
         wait_seconds = self._interval_seconds
@@ -122,12 +117,10 @@ class MirrorHeartbeatConnector:
             try:
                 self._emit()
             except ClusterError as error:
+                if self._stopping.is_set():
+                    return
                 failures += 1
                 self._failed(error)
-                # A producer mends its own connections, over a WAN with several tries; now and then
-                # a new one starts again from the bootstrap addresses.
-                if failures % _FAILURES_A_PRODUCER == 0:
-                    self._drop_producer()
                 back_off = self._interval_seconds * 2.0 ** min(failures, 10)
                 wait_seconds = min(back_off, _LONGEST_BACK_OFF_SECONDS)
             else:
@@ -136,59 +129,11 @@ class MirrorHeartbeatConnector:
 
     def _emit(self) -> None:
         heartbeat = Heartbeat(self._flow, self._clock_ms())
-        try:
-            if self._send(heartbeat):
-                self._succeeded()
-        except KafkaError as error:
-            raise cluster_error(self._target, "emitting a heartbeat", error) from error
-
-    def _send(self, heartbeat: Heartbeat) -> bool:
-        acknowledged = threading.Event()
-        try:
-            future = self._open_producer().send(
-                self._topic,
-                key=heartbeat.key(),
-                value=heartbeat.value(),
-                partition=_PARTITION,
-                timestamp_ms=heartbeat.timestamp_ms,
-            )
-        except KafkaTimeoutError as error:
-            raise self._unreachable(
-                f"shows no topic '{self._topic}', or no longer answers"
-            ) from error
-        future.add_both(lambda _: acknowledged.set())
-        deadline = time.monotonic() + 2 * _DELIVERY_SECONDS
-        while not acknowledged.wait(_LOOK_SECONDS):
-            if self._stopping.is_set():
-                return False
-            if time.monotonic() > deadline:
-                raise self._unreachable("does not acknowledge heartbeats")
-        future.get(timeout=0)
-        return True
-
-    def _open_producer(self) -> _HeartbeatProducer:
-        if self._producer is None:
-            self._producer = open_client(
-                _HeartbeatProducer,
-                self._target,
-                acks="all",
-                enable_idempotence=False,  # a heartbeat written twice does no harm
-                allow_auto_create_topics=False,
-                max_block_ms=round(_METADATA_SECONDS * 1000),
-                request_timeout_ms=round(_DELIVERY_SECONDS * 1000),
-                delivery_timeout_ms=round(_DELIVERY_SECONDS * 1000),
-                metrics_enabled=False,
-            )
-        return self._producer
-
-    def _unreachable(self, complaint: str) -> UnreachableError:
-        alias = self._target.alias
-        return UnreachableError(f"Cluster '{alias}' {complaint}.", cluster=alias)
-
-    def _drop_producer(self) -> None:
-        producer, self._producer = self._producer, None
-        if producer is not None:
-            producer.abandon()
+        record = NewRecord(heartbeat.key(), heartbeat.value())
+        batch = build_batch([record], heartbeat.timestamp_ms)
+        stamp(memoryview(batch), -1, -1, -1)  # a heartbeat written twice does no harm
+        self._writer.append({_PARTITION: bytes(batch)})
+        self._succeeded()
 
     def _succeeded(self) -> None:
         before = self._status

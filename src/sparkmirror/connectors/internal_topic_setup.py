@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 
-from sparkmirror.config.settings import ConnectionSettings, FlowSettings
+from sparkmirror.config.settings import FlowSettings
 from sparkmirror.config.worker_settings import WorkerSettings
 from sparkmirror.errors import ClusterError
 from sparkmirror.kafka.admin import ClusterAdmin
@@ -32,6 +32,7 @@ from sparkmirror.topology.internal_topics import (
 )
 from sparkmirror.topology.replication_factors import ReplicationFactorChooser
 from sparkmirror.wire.backoff import Backoff
+from sparkmirror.wire.settings import ConnectionSettings
 
 _log = logging.getLogger(__name__)
 

@@ -14,8 +14,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from kafka.errors import IncompatibleBrokerVersion
-
 from sparkmirror.errors import BrokerError, UnreachableError
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.cluster_client import LEADER_CODES, PAUSE_SECONDS, ClusterClient
@@ -112,8 +110,8 @@ class TargetLogEnds:
             return {}
         try:
             found = self._client.retry(_OPERATION, lambda: open_transactions(self._client, blocked))
-        except (BrokerError, IncompatibleBrokerVersion) as error:
-            if getattr(error, "code", UNSUPPORTED_VERSION) != UNSUPPORTED_VERSION:
+        except BrokerError as error:
+            if error.code != UNSUPPORTED_VERSION:
                 raise
             return {tp: stable[tp] for tp in blocked}  # before Kafka 2.8 nobody can tell whose
         names = TransactionalIds(self._client.connection, self._client).names_by_producer_id()

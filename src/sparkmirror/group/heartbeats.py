@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from sparkmirror.errors import ClusterError
 from sparkmirror.group.session import Session
-from sparkmirror.kafka.clients import ConnectionParameters
 from sparkmirror.kafka.coordinator_client import REBALANCE_IN_PROGRESS, CoordinatorClient
 from sparkmirror.system.clock import Clock
+from sparkmirror.wire.settings import ConnectionSettings
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class HeartbeatSender:
     def identity(self) -> MemberIdentity | None:
         return self._identity
 
-    def update_connection(self, connection: ConnectionParameters) -> None:
+    def update_connection(self, connection: ConnectionSettings) -> None:
         """Use other parameters for the next connection; the current one is kept."""
         self._client.update_connection(connection)
 

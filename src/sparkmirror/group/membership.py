@@ -23,7 +23,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.config.worker_settings import GroupSettings
 from sparkmirror.errors import BrokerError, ClusterError
 from sparkmirror.formats.connect_protocol import Assignment
@@ -50,6 +49,7 @@ from sparkmirror.kafka.coordinator_client import (
     CoordinatorClient,
 )
 from sparkmirror.system.clock import Clock, steady_clock
+from sparkmirror.wire.settings import ConnectionSettings
 
 log = logging.getLogger(__name__)
 

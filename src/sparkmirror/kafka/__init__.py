@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The control plane: admin calls and small topics, on kafka-python."""
+"""The control plane: admin requests and small topics, on the connections of `wire`."""

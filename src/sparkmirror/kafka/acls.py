@@ -5,10 +5,6 @@ Answers are read ACL by ACL: one that is refused does not hide the others. Any b
 there is; orders go to the controller, which in KRaft is whichever broker the metadata names.
 
 An `AclAdmin` belongs to one thread.
-
-Protocol messages about ACLs, built from our values with kafka-python's classes.
-
-As in `requests`, each try builds its own.
 """
 
 from __future__ import annotations
@@ -19,13 +15,13 @@ from enum import IntEnum
 from functools import partial
 from typing import Any, Self, TypeVar
 
-from kafka.errors import IncompatibleBrokerVersion
 from kafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 
-from sparkmirror.errors import BrokerError, WireError
-from sparkmirror.kafka.clients import ConnectionParameters
+from sparkmirror.errors import BrokerError, UnsupportedVersionError, WireError
 from sparkmirror.kafka.cluster_client import Closable, ClusterClient
+from sparkmirror.kafka.request import Request
 from sparkmirror.kafka.topic_requests import chunks
+from sparkmirror.wire.settings import ConnectionSettings
 
 SECURITY_DISABLED = 54  # the cluster has no authorizer
 CLUSTER_AUTHORIZATION_FAILED = 31
@@ -37,6 +33,7 @@ _CREATIONS_A_REQUEST = 500
 _DELETIONS_A_REQUEST = 100
 
 _ANY = 1  # in all four enumerations
+_OLDEST, _NEWEST = 1, 3  # of all three requests; before, there were no pattern types
 
 
 class ResourceType(IntEnum):
@@ -140,9 +137,7 @@ class AclBinding:
 class AclAdmin(Closable):
     """Connects at the first call; a lost connection is opened anew."""
 
-    def __init__(
-        self, connection: ConnectionParameters, client: ClusterClient | None = None
-    ) -> None:
+    def __init__(self, connection: ConnectionSettings, client: ClusterClient | None = None) -> None:
         self._client = client or ClusterClient(connection)
         self.unknown_acls = (
             0  # ACLs that the last answer held and that this version has no words for
@@ -184,19 +179,19 @@ class AclAdmin(Closable):
     def _send_describe(self, resource_type: ResourceType) -> Any:
         try:
             return self._client.send(_describe_acls_request(resource_type))
-        except IncompatibleBrokerVersion as error:
+        except UnsupportedVersionError as error:
             raise self._client.broker_error("describing ACLs", UNSUPPORTED_VERSION, None) from error
 
     def _send_to_controller(
         self,
         doing: str,
         portions: Sequence[Sequence[AclBinding]],
-        make_request: Callable[[Sequence[AclBinding]], object],
+        make_request: Callable[[Sequence[AclBinding]], Request],
         results: Callable[[Any], list[tuple[int, str | None]]],
     ) -> dict[AclBinding, BrokerError | None]:
         answers: dict[AclBinding, BrokerError | None] = {}
         for some in portions:
-            step = partial(self._client.send_to_controller, partial(make_request, some))
+            step = partial(self._client.send_to_controller, make_request(some))
             answer = self._client.retry(doing, step)
             for one, (code, message) in zip(some, results(answer), strict=True):
                 error = self._client.broker_error(doing, code, None, message) if code else None
@@ -262,9 +257,9 @@ def _text(fields: Mapping[str, object], name: str) -> str:
     return found
 
 
-def _describe_acls_request(resource_type: int) -> object:
+def _describe_acls_request(resource_type: int) -> Request:
     """All ACLs on resources of a type."""
-    return DescribeAclsRequest(
+    message = DescribeAclsRequest(
         resource_type_filter=resource_type,
         resource_name_filter=None,
         pattern_type_filter=_ANY,
@@ -273,11 +268,12 @@ def _describe_acls_request(resource_type: int) -> object:
         operation=_ANY,
         permission_type=_ANY,
     )
+    return Request(message, _OLDEST, _NEWEST)
 
 
-def _create_acls_request(bindings: Sequence[AclBinding]) -> object:
+def _create_acls_request(bindings: Sequence[AclBinding]) -> Request:
     """Creation of these ACLs."""
-    return CreateAclsRequest(
+    message = CreateAclsRequest(
         creations=[
             CreateAclsRequest.AclCreation(
                 resource_type=one.resource_type,
@@ -291,11 +287,12 @@ def _create_acls_request(bindings: Sequence[AclBinding]) -> object:
             for one in bindings
         ]
     )
+    return Request(message, _OLDEST, _NEWEST)
 
 
-def _delete_acls_request(bindings: Sequence[AclBinding]) -> object:
+def _delete_acls_request(bindings: Sequence[AclBinding]) -> Request:
     """Deletion of exactly these ACLs."""
-    return DeleteAclsRequest(
+    message = DeleteAclsRequest(
         filters=[
             DeleteAclsRequest.DeleteAclsFilter(
                 resource_type_filter=one.resource_type,
@@ -309,3 +306,4 @@ def _delete_acls_request(bindings: Sequence[AclBinding]) -> object:
             for one in bindings
         ]
     )
+    return Request(message, _OLDEST, _NEWEST)

@@ -13,10 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
-import kafka.errors
-
-from sparkmirror.errors import BrokerError
-from sparkmirror.kafka.clients import ConnectionParameters
+from sparkmirror.errors import BrokerError, UnsupportedVersionError
 from sparkmirror.kafka.cluster_client import (
     LEADER_CODES,
     LEADER_NOT_AVAILABLE,
@@ -35,7 +32,7 @@ from sparkmirror.kafka.descriptions import (
     TopicConfigs,
     TopicDescription,
 )
-from sparkmirror.kafka.raw_responses import RawResponse
+from sparkmirror.kafka.request import RawResponse
 from sparkmirror.kafka.topic_requests import (
     EARLIEST,
     LATEST,
@@ -52,6 +49,7 @@ from sparkmirror.kafka.topic_requests import (
 from sparkmirror.model import ProducerState, TopicPartition
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.record_batch import SEQUENCE_MASK
+from sparkmirror.wire.settings import ConnectionSettings
 
 _CONFIG_TOPICS_A_REQUEST = 250
 _KEPT_ANSWERS = 256
@@ -76,9 +74,7 @@ class _CachedConfigs:
 class ClusterAdmin(Closable):
     """Connects at the first call; a lost connection is opened anew."""
 
-    def __init__(
-        self, connection: ConnectionParameters, client: ClusterClient | None = None
-    ) -> None:
+    def __init__(self, connection: ConnectionSettings, client: ClusterClient | None = None) -> None:
         self._client = client or ClusterClient(connection)
         self._kept_configs: dict[tuple[str, ...], _CachedConfigs] = {}
         self._known_configs: dict[str, TopicConfigs] = {}
@@ -167,8 +163,8 @@ class ClusterAdmin(Closable):
         """
         results: dict[str, BrokerError | None] = {}
         for some in chunks(sorted(changes.items()), _CONFIG_TOPICS_A_REQUEST):
-            make_request = partial(alter_configs_request, some, validate_only=validate_only)
-            step = partial(self._client.send_to_controller, make_request)
+            request = alter_configs_request(some, validate_only=validate_only)
+            step = partial(self._client.send_to_controller, request)
             for one in self._client.retry("altering configs", step).responses:
                 results[one.resource_name] = (
                     self._client.broker_error(
@@ -196,8 +192,8 @@ class ClusterAdmin(Closable):
         identified = [one for one in topics if one.topic_id is not None]
         for some in chunks(identified, _NEW_TOPICS_A_REQUEST):
             names = {one.topic_id: one.name for one in some}
-            make_request = partial(delete_topics_request, some, self._broker_timeout_ms())
-            step = partial(self._client.send_to_controller, make_request)
+            request = delete_topics_request(some, self._broker_timeout_ms())
+            step = partial(self._client.send_to_controller, request)
             for one in self._client.retry("deleting topics", step).responses:
                 name = names[one.topic_id]
                 is_gone = one.error_code in (0, _UNKNOWN_TOPIC_ID)
@@ -216,10 +212,10 @@ class ClusterAdmin(Closable):
         """Creates topics; None for each that was created (or would be, if only validated)."""
         results: dict[str, BrokerError | None] = {}
         for some in _by_partitions(topics):
-            make_request = partial(
-                create_topics_request, some, self._broker_timeout_ms(), validate_only=validate_only
+            request = create_topics_request(
+                some, self._broker_timeout_ms(), validate_only=validate_only
             )
-            step = partial(self._client.send_to_controller, make_request)
+            step = partial(self._client.send_to_controller, request)
             answer = self._client.retry("creating topics", step)
             results |= self._results("creating a topic", answer.topics)
         return results
@@ -239,14 +235,14 @@ class ClusterAdmin(Closable):
                 return
             if time.monotonic() > deadline:
                 raise failed[0]
-            time.sleep(PAUSE_SECONDS)
+            self._client.pause(PAUSE_SECONDS)
 
     def create_partitions(self, totals: Mapping[str, int]) -> dict[str, BrokerError | None]:
         """Grows topics to the given numbers of partitions; None for each that has grown."""
         results: dict[str, BrokerError | None] = {}
         for some in chunks(sorted(totals.items()), _NEW_TOPICS_A_REQUEST):
-            make_request = partial(create_partitions_request, some, self._broker_timeout_ms())
-            step = partial(self._client.send_to_controller, make_request)
+            request = create_partitions_request(some, self._broker_timeout_ms())
+            step = partial(self._client.send_to_controller, request)
             answer = self._client.retry("adding partitions", step)
             results |= self._results("adding partitions", answer.results)
         return results
@@ -282,7 +278,7 @@ class ClusterAdmin(Closable):
                 return ProducerState(answer.producer_id, answer.producer_epoch, 0)
             if not error_codes.is_retriable(code) or time.monotonic() > deadline:
                 raise self._client.broker_error(doing, code, "")
-            time.sleep(PAUSE_SECONDS)
+            self._client.pause(PAUSE_SECONDS)
 
     def next_sequences(
         self, topic_partitions: Iterable[TopicPartition], producer_id: int
@@ -314,7 +310,7 @@ class ClusterAdmin(Closable):
         for leader, some in leaders.items():
             try:
                 answer = self._client.send(describe_producers_request(some), leader)
-            except kafka.errors.IncompatibleBrokerVersion:
+            except UnsupportedVersionError:
                 continue
             for topic in answer.topics:
                 for one in topic.partitions:
@@ -341,7 +337,7 @@ class ClusterAdmin(Closable):
             if time.monotonic() > deadline:
                 break
             if wanted:
-                time.sleep(PAUSE_SECONDS)
+                self._client.pause(PAUSE_SECONDS)
         failed = {
             tp: self._client.broker_error(f"asking for the offsets of {tp}", code, tp.topic)
             for tp, code in codes.items()
@@ -354,9 +350,12 @@ class ClusterAdmin(Closable):
     ) -> tuple[dict[TopicPartition, LogEnd], dict[TopicPartition, int]]:
         found: dict[TopicPartition, LogEnd] = {}
         leaders, codes = self._client.partitions_by_leader(wanted)
-        for leader, some in leaders.items():
-            request = list_offsets_request(some, timestamp, isolation_level)
-            for topic in self._client.send(request, leader).topics:
+        requests = {
+            leader: list_offsets_request(some, timestamp, isolation_level)
+            for leader, some in leaders.items()
+        }
+        for answer in self._client.send_to_each(requests).values():
+            for topic in answer.topics:
                 for partition in topic.partitions:
                     tp = TopicPartition(topic.name, partition.partition_index)
                     if partition.error_code:

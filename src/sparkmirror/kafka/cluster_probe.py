@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial
 
-from kafka.admin import KafkaAdminClient
-from kafka.errors import KafkaError
+from kafka.protocol.broker_version_data import BrokerVersionData
 
 from sparkmirror.errors import ClusterError
+from sparkmirror.kafka.acls import Operation
 from sparkmirror.kafka.admin import ClusterAdmin
-from sparkmirror.kafka.clients import ConnectionParameters, open_client
+from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.kafka.descriptions import NewTopic
-from sparkmirror.kafka.error_mapping import bootstrap_key, cluster_error
-from sparkmirror.security.settings import PLAINTEXT, SecuritySettings
+from sparkmirror.kafka.error_mapping import bootstrap_key
+from sparkmirror.kafka.topic_requests import metadata_request
+from sparkmirror.wire.settings import ConnectionSettings
 
 _ALREADY_EXISTS = 36
 
@@ -54,45 +57,7 @@ class ClusterProbe:
         return not self.error and all(broker.version for broker in self.brokers)
 
 
-@dataclass(frozen=True, slots=True)
-class _ProbeConnection:
-    """One cluster, or one of its addresses, with a short patience."""
-
-    alias: str
-    bootstrap_servers: tuple[str, ...]
-    client_id: str
-    request_timeout_seconds: float
-    connect_timeout_seconds: float
-    send_buffer_bytes: int = -1
-    receive_buffer_bytes: int = -1
-    max_idle_seconds: float | None = None
-    max_request_bytes: int | None = None
-    servers_key: str = ""
-    security: SecuritySettings = PLAINTEXT
-
-
-class _ProbeClient(KafkaAdminClient):  # type: ignore[misc] # kafka-python has no types
-    def advertised(self) -> list[tuple[int, str]]:
-        brokers = self._manager.cluster.brokers()
-        return sorted((b.node_id, f"{b.host}:{b.port}") for b in brokers)
-
-    def broker_version(self) -> str:
-        return str(self._manager.broker_version_data.broker_version_str)
-
-    def versions(self) -> dict[int, tuple[int, int]]:
-        return dict(self._manager.broker_version_data.api_versions)
-
-    def operations(self, topics: Sequence[str]) -> dict[str, frozenset[str] | None]:
-        """What we may do with each topic; None where the topic does not exist (or is hidden)."""
-        return {
-            topic["name"]: None
-            if topic["error_code"]
-            else frozenset(topic.get("authorized_operations") or ())
-            for topic in self.describe_topics(list(topics))
-        }
-
-
-def probe_cluster(connection: ConnectionParameters, timeout_seconds: float = 5.0) -> ClusterProbe:
+def probe_cluster(connection: ConnectionSettings, timeout_seconds: float = 5.0) -> ClusterProbe:
     """Reach the cluster through its bootstrap addresses, then each broker where it says it is."""
     security = connection.security.protocol.value
     silent = {}
@@ -110,12 +75,15 @@ def probe_cluster(connection: ConnectionParameters, timeout_seconds: float = 5.0
             f"{bootstrap_key(connection)} and that the brokers are up",
         )
     reach = _probe_connection(connection, answering, timeout_seconds)
-    try:
-        with open_client(_ProbeClient, reach) as client:
-            advertised = client.advertised()
-    except ClusterError as error:
-        return ClusterProbe(connection.alias, security, error=_reason(error))
-    brokers = tuple(_probe_broker(reach, node_id, address) for node_id, address in advertised)
+    with closing(ClusterClient(reach)) as client:
+        try:
+            advertised = client.retry("connecting", client.addresses)
+        except ClusterError as error:
+            return ClusterProbe(connection.alias, security, error=_reason(error))
+        brokers = tuple(
+            _probe_broker(client, node_id, str(address))
+            for node_id, address in sorted(advertised.items())
+        )
     topics: tuple[str, ...] = ()
     if any(broker.version for broker in brokers):
         topics = _topics(reach, tuple(b.address for b in brokers if b.version))
@@ -123,7 +91,7 @@ def probe_cluster(connection: ConnectionParameters, timeout_seconds: float = 5.0
 
 
 def missing_permissions(
-    connection: ConnectionParameters,
+    connection: ConnectionSettings,
     reads: Sequence[str],
     writes: Sequence[str],
     timeout_seconds: float = 5.0,
@@ -134,15 +102,15 @@ def missing_permissions(
     """
     reach = _probe_connection(connection, connection.bootstrap_servers, timeout_seconds)
     missing: list[str] = []
-    try:
-        with open_client(_ProbeClient, reach) as client:
-            allowed = client.operations([*reads, *writes]) if reads or writes else {}
-    except KafkaError as error:
-        raise cluster_error(reach, "asking for permissions", error) from error
+    topics = [*reads, *writes]
+    with closing(ClusterClient(reach)) as client:
+        step = partial(_operations, client, topics)
+        allowed = client.retry("asking for permissions", step) if topics else {}
     for topic in reads:
-        missing.extend(_lacking(allowed.get(topic), ("READ", "DESCRIBE_CONFIGS"), topic))
+        needed = (Operation.READ, Operation.DESCRIBE_CONFIGS)
+        missing.extend(_lacking(allowed.get(topic), needed, topic))
     for topic in writes:
-        missing.extend(_lacking(allowed.get(topic), ("WRITE",), topic))
+        missing.extend(_lacking(allowed.get(topic), (Operation.WRITE,), topic))
     with ClusterAdmin(reach) as admin:
         described = admin.topic_configs(reads)
         missing.extend(str(error) for error in described.failed.values())
@@ -156,18 +124,35 @@ def missing_permissions(
     return list(dict.fromkeys(missing))
 
 
-def _lacking(allowed: frozenset[str] | None, needed: Sequence[str], topic: str) -> list[str]:
+def _lacking(
+    allowed: frozenset[Operation] | None, needed: Sequence[Operation], topic: str
+) -> list[str]:
     # Brokers from before 2.3 list no operations at all; then nothing can be said.
     if not allowed:
         return []
     return [
-        f"{operation} on topic '{topic}' is not granted."
+        f"{operation.name} on topic '{topic}' is not granted."
         for operation in needed
         if operation not in allowed
     ]
 
 
-def _probe_broker(reach: _ProbeConnection, node_id: int, address: str) -> BrokerProbe:
+def _operations(
+    client: ClusterClient, topics: Sequence[str]
+) -> dict[str, frozenset[Operation] | None]:
+    """The allowed operations by topic; None where the topic does not exist, or is hidden."""
+    found = client.send(metadata_request(topics, with_operations=True)).topics
+    known = {one.value for one in Operation}
+    return {
+        topic.name: None
+        if topic.error_code
+        else frozenset(Operation(bit) for bit in topic.authorized_operations or () if bit in known)
+        for topic in found
+    }
+
+
+def _probe_broker(client: ClusterClient, node_id: int, address: str) -> BrokerProbe:
+    reach = client.connection
     reason = _refusal(address, reach.connect_timeout_seconds)
     if reason:
         return BrokerProbe(
@@ -177,31 +162,27 @@ def _probe_broker(reach: _ProbeConnection, node_id: int, address: str) -> Broker
             f"be reached from here ({reason}); check the broker's advertised.listeners",
         )
     try:
-        with open_client(
-            _ProbeClient, _probe_connection(reach, (address,), reach.connect_timeout_seconds)
-        ) as client:
-            version, api_versions = client.broker_version(), client.versions()
-            return BrokerProbe(node_id, address, version, api_versions=api_versions)
+        known = client.retry("connecting", partial(client.api_versions, node_id))
     except ClusterError as error:
         return BrokerProbe(node_id, address, error=_reason(error))
+    version = str(BrokerVersionData(api_versions=known).broker_version_str)
+    return BrokerProbe(node_id, address, version, api_versions=known)
 
 
-def _topics(reach: _ProbeConnection, addresses: tuple[str, ...]) -> tuple[str, ...]:
+def _topics(reach: ConnectionSettings, addresses: tuple[str, ...]) -> tuple[str, ...]:
     with ClusterAdmin(_probe_connection(reach, addresses, reach.connect_timeout_seconds)) as admin:
         return tuple(sorted(t.name for t in admin.topics().found.values() if not t.is_internal))
 
 
 def _probe_connection(
-    connection: ConnectionParameters, addresses: tuple[str, ...], timeout_seconds: float
-) -> _ProbeConnection:
-    return _ProbeConnection(
-        connection.alias,
-        addresses,
-        connection.client_id,
-        timeout_seconds,
-        timeout_seconds,
-        servers_key=connection.servers_key,
-        security=connection.security,
+    connection: ConnectionSettings, addresses: tuple[str, ...], timeout_seconds: float
+) -> ConnectionSettings:
+    return replace(
+        connection,
+        bootstrap_servers=addresses,
+        request_timeout_seconds=timeout_seconds,
+        connect_timeout_seconds=timeout_seconds,
+        max_idle_seconds=None,
     )
 
 

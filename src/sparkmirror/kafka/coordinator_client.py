@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One member's line to the coordinator of its group: join, sync, heartbeat, leave.
+"""Requests of one member to the coordinator of its group: join, sync, heartbeat, leave.
 
 A broker works on one request of a connection at a time, and a join may wait for a minute until all
-members are there: heartbeats need a line of their own. The coordinator is looked for whenever it
-is not known, or says that it is none; a question is asked once, whether to ask again is up to the
-caller. Belongs to one thread, but for `close`, which makes a question that waits fail.
+members are there: heartbeats need a client of their own. Finds the coordinator when it is not
+known or has moved. Sends each request once; the caller decides about retries. For one thread;
+`close` is for any thread and makes a request that waits fail.
 """
 
 from __future__ import annotations
@@ -13,12 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kafka.errors import KafkaError
-
 from sparkmirror.errors import ClusterError
-from sparkmirror.kafka.clients import ConnectionParameters
 from sparkmirror.kafka.cluster_client import Closable, ClusterClient
-from sparkmirror.kafka.error_mapping import cluster_error, unreachable_error
+from sparkmirror.kafka.error_mapping import REQUEST_ERRORS
 from sparkmirror.kafka.group_requests import (
     find_coordinator_request,
     heartbeat_request,
@@ -26,6 +23,8 @@ from sparkmirror.kafka.group_requests import (
     leave_request,
     sync_request,
 )
+from sparkmirror.kafka.request import Request
+from sparkmirror.wire.settings import ConnectionSettings
 
 ILLEGAL_GENERATION = 22
 INCONSISTENT_GROUP_PROTOCOL = 23
@@ -65,21 +64,20 @@ class JoinResult:
 
 
 class CoordinatorClient(Closable):
-    """Connects at the first question; raises ClusterErrors, with the code that a broker gave."""
+    """Connects with the first request; raises ClusterErrors, with the code that a broker gave."""
 
-    def __init__(self, connection: ConnectionParameters, group: str) -> None:
+    def __init__(self, connection: ConnectionSettings, group: str) -> None:
         self._group = group
         self._client = ClusterClient(connection)
         self._coordinator: int | None = None
-        self._closed = False
 
-    def update_connection(self, connection: ConnectionParameters) -> None:
-        """Connect in another way, should the line be lost; any thread may say so."""
+    def update_connection(self, connection: ConnectionSettings) -> None:
+        """Use other settings after the connection is lost. For any thread."""
         self._client.connection = connection
 
     def close(self) -> None:
-        """Ends the line for good; any thread may do that."""
-        self._closed = True
+        """Close for good, from any thread: a request that waits fails."""
+        self._client.interrupt()
         self._client.close()
 
     def join(self, member_id: str, how: JoinParameters, named: Callable[[str], None]) -> JoinResult:
@@ -131,17 +129,15 @@ class CoordinatorClient(Closable):
         self._send("leaving", leave_request(self._group, member_id), None, fine=fine)
 
     def _send(
-        self, doing: str, request: object, patience: float | None, fine: tuple[int, ...] = (0,)
+        self, doing: str, request: Request, patience: float | None, fine: tuple[int, ...] = (0,)
     ) -> Any:
         doing = f"{doing} (group '{self._group}')"
         try:
-            coordinator = self._find_coordinator()
-            if self._closed:
-                raise unreachable_error(self._client.connection, doing, "the line is closed")
-            answer = self._client.send(request, coordinator, patience)
-        except KafkaError as error:
+            answer = self._client.send(request, self._find_coordinator(), patience)
+        except REQUEST_ERRORS as error:
+            failure = self._client.failure(doing, error)
             self._forget_coordinator()
-            raise cluster_error(self._client.connection, doing, error) from error
+            raise failure from error
         except ClusterError:
             self._forget_coordinator()
             raise

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Protocol messages about consumer groups, built from our values with kafka-python's classes.
+"""Requests about consumer groups.
 
-As in `requests`, each try builds its own. Where a newer version takes many groups at once and an
-older one takes one, there are two functions: brokers before 3.0 know the older versions only.
+Where a newer version takes many groups at once and an older one takes one, there are two functions:
+brokers before 3.0 know the older versions only.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from kafka.protocol.consumer.group import (
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from sparkmirror.kafka.descriptions import CommittedOffset
+from sparkmirror.kafka.request import Request
 from sparkmirror.model import TopicPartition
 
 _GROUP_KEY = 0  # as opposed to a transactional id
@@ -28,44 +29,45 @@ _NO_GENERATION = -1  # we are no member
 _NAMES_TOPICS = 9  # later versions of both offset requests give the topics' ids
 
 
-def list_groups_request() -> object:
+def list_groups_request() -> Request:
     """All groups that one broker coordinates, of any type and in any state."""
-    return ListGroupsRequest(states_filter=[], types_filter=[])
+    message = ListGroupsRequest(states_filter=[], types_filter=[])
+    return Request(message, 0, 5)
 
 
-def find_coordinators_request(groups: Sequence[str]) -> object:
+def find_coordinators_request(groups: Sequence[str]) -> Request:
     """Which brokers coordinate these groups (KIP-699)."""
-    return FindCoordinatorRequest(key_type=_GROUP_KEY, coordinator_keys=list(groups), min_version=4)
+    message = FindCoordinatorRequest(key_type=_GROUP_KEY, coordinator_keys=list(groups))
+    return Request(message, 4, 4)
 
 
-def find_coordinator_request(group: str) -> object:
+def find_coordinator_request(group: str) -> Request:
     """Which broker coordinates one group."""
-    return FindCoordinatorRequest(key=group, key_type=_GROUP_KEY, max_version=3)
+    message = FindCoordinatorRequest(key=group, key_type=_GROUP_KEY)
+    return Request(message, 0, 3)
 
 
-def offset_fetch_many_request(groups: Sequence[str]) -> object:
+def offset_fetch_many_request(groups: Sequence[str]) -> Request:
     """All offsets of groups with one coordinator (KIP-709); see `offset_fetch_request`."""
     one = OffsetFetchRequest.OffsetFetchRequestGroup
-    return OffsetFetchRequest(
+    message = OffsetFetchRequest(
         groups=[one(group_id=group, topics=None) for group in groups],
         require_stable=False,
-        min_version=8,
-        max_version=_NAMES_TOPICS,
     )
+    return Request(message, 8, _NAMES_TOPICS)
 
 
-def offset_fetch_request(group: str) -> object:
+def offset_fetch_request(group: str) -> Request:
     """All offsets of one group, as they are decided now.
 
     Not `require_stable`: that turns offsets that an open transaction is about to replace into
     errors. The ones before are good, and a producer that hangs must not stop the checkpoints.
     """
-    return OffsetFetchRequest(
-        group_id=group, topics=None, require_stable=False, min_version=2, max_version=7
-    )
+    message = OffsetFetchRequest(group_id=group, topics=None, require_stable=False)
+    return Request(message, 2, 7)
 
 
-def offset_commit_request(group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> object:
+def offset_commit_request(group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> Request:
     """Offsets of a group from outside: accepted only while the group has no members."""
     asked = OffsetCommitRequest.OffsetCommitRequestTopic
     by_topic: dict[str, list[object]] = defaultdict(list)
@@ -78,14 +80,13 @@ def offset_commit_request(group: str, offsets: Mapping[TopicPartition, Committed
                 committed_metadata=committed.metadata,
             )
         )
-    return OffsetCommitRequest(
+    message = OffsetCommitRequest(
         group_id=group,
         generation_id_or_member_epoch=_NO_GENERATION,
         member_id="",
         topics=[asked(name=name, partitions=partitions) for name, partitions in by_topic.items()],
-        min_version=2,
-        max_version=_NAMES_TOPICS,
     )
+    return Request(message, 2, _NAMES_TOPICS)
 
 
 def join_request(
@@ -96,10 +97,10 @@ def join_request(
     *,
     session_timeout_ms: int,
     rebalance_timeout_ms: int,
-) -> object:
+) -> Request:
     """Wants to be a member; protocols by name, the preferred one first, with their metadata."""
     protocol = JoinGroupRequest.JoinGroupRequestProtocol
-    return JoinGroupRequest(
+    message = JoinGroupRequest(
         group_id=group,
         session_timeout_ms=session_timeout_ms,
         rebalance_timeout_ms=rebalance_timeout_ms,
@@ -107,8 +108,8 @@ def join_request(
         group_instance_id=None,
         protocol_type=protocol_type,
         protocols=[protocol(name=name, metadata=data) for name, data in protocols.items()],
-        min_version=4,  # the first that names a member before it waits for others
     )
+    return Request(message, 4, 9)  # 4: the first that names a member before it waits for others
 
 
 def sync_request(
@@ -117,10 +118,10 @@ def sync_request(
     generation: int,
     protocol: tuple[str, str],
     assignments: Mapping[str, bytes],
-) -> object:
+) -> Request:
     """Asks for a member's assignment; the leader brings everybody's. `protocol`: type and name."""
     assignment = SyncGroupRequest.SyncGroupRequestAssignment
-    return SyncGroupRequest(
+    message = SyncGroupRequest(
         group_id=group,
         generation_id=generation,
         member_id=member_id,
@@ -131,20 +132,23 @@ def sync_request(
             assignment(member_id=member, assignment=data) for member, data in assignments.items()
         ],
     )
+    return Request(message, 0, 5)
 
 
-def heartbeat_request(group: str, member_id: str, generation: int) -> object:
+def heartbeat_request(group: str, member_id: str, generation: int) -> Request:
     """Says that a member lives."""
-    return HeartbeatRequest(
+    message = HeartbeatRequest(
         group_id=group, generation_id=generation, member_id=member_id, group_instance_id=None
     )
+    return Request(message, 0, 4)
 
 
-def leave_request(group: str, member_id: str) -> object:
+def leave_request(group: str, member_id: str) -> Request:
     """Says that a member goes."""
     member = LeaveGroupRequest.MemberIdentity
-    return LeaveGroupRequest(
+    message = LeaveGroupRequest(
         group_id=group,
         member_id=member_id,  # up to version 2
         members=[member(member_id=member_id, group_instance_id=None)],
     )
+    return Request(message, 0, 5)

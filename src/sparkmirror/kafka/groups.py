@@ -2,8 +2,8 @@
 """Consumer groups of a cluster: which there are, how far they have come, and offsets set for them.
 
 Clusters have thousands of groups, so each question takes few requests. Answers are read group by
-group: one that fails does not hide the others. State and type come from ListGroups: kafka-python
-cannot describe the groups of KIP-848, and DescribeGroups calls them dead while they are alive.
+group: one that fails does not hide the others. State and type come from ListGroups:
+DescribeGroups calls the groups of KIP-848 dead while they are alive.
 
 A `GroupAdmin` belongs to one thread.
 """
@@ -13,15 +13,10 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from functools import partial
 from typing import Any, TypeVar
 
-from kafka.errors import IncompatibleBrokerVersion
-
-from sparkmirror.errors import BrokerError
-from sparkmirror.kafka.clients import ConnectionParameters
+from sparkmirror.errors import BrokerError, UnsupportedVersionError
 from sparkmirror.kafka.cluster_client import PAUSE_SECONDS, Closable, ClusterClient
 from sparkmirror.kafka.descriptions import CommittedOffset, GroupListing, PartialResults
 from sparkmirror.kafka.group_requests import (
@@ -34,6 +29,7 @@ from sparkmirror.kafka.group_requests import (
 )
 from sparkmirror.kafka.topic_requests import chunks
 from sparkmirror.model import TopicPartition
+from sparkmirror.wire.settings import ConnectionSettings
 
 __all__ = ["CommittedOffset", "GroupAdmin", "GroupListing"]
 
@@ -50,21 +46,19 @@ _COORDINATOR_SECONDS = 10.0
 # No such topic, metadata too long, no right, too large: these say nothing about the whole group.
 _PARTITION_CODES = frozenset({3, 12, 28, 29})
 # 20 bytes a partition: an answer stays small even if each group reads thousands of partitions
-# (kafka-python takes 100 MB), and larger requests are not faster.
+# and larger requests are not faster.
 _GROUPS_A_FETCH = 100
 _GROUPS_A_LOOKUP = 1000
 # A commit is about one group, and a broker works on one request of a connection at a time. One
-# with group.coordinator.append.linger.ms=5 takes 13 s for 2,000 over one line, 1.8 s over eight.
-_GROUPS_A_LINE = 100
-_LINES = 8
+# with group.coordinator.append.linger.ms=5 takes 13 s for 2,000 over one, 1.8 s over eight.
+_GROUPS_A_LANE = 100
+_LANES = 8
 
 
 class GroupAdmin(Closable):
     """Connects at the first call; a lost connection is opened anew."""
 
-    def __init__(
-        self, connection: ConnectionParameters, client: ClusterClient | None = None
-    ) -> None:
+    def __init__(self, connection: ConnectionSettings, client: ClusterClient | None = None) -> None:
         self._client = client or ClusterClient(connection)
 
     @property
@@ -121,11 +115,12 @@ class GroupAdmin(Closable):
                 return [_group(one) for answer in answers for one in answer.groups]
             if code not in _COORDINATOR_CODES or time.monotonic() > deadline:
                 raise self._client.broker_error("listing groups", code, None)
-            time.sleep(PAUSE_SECONDS)
+            self._client.pause(PAUSE_SECONDS)
 
     def _list(self) -> list[Any]:
         brokers = self._client.metadata([]).brokers
-        return [self._client.send(list_groups_request(), broker.node_id) for broker in brokers]
+        requests = {broker.node_id: list_groups_request() for broker in brokers}
+        return list(self._client.send_to_each(requests).values())
 
     def _retry_with_coordinators(
         self,
@@ -146,7 +141,7 @@ class GroupAdmin(Closable):
             if time.monotonic() > deadline:
                 break
             if left:
-                time.sleep(PAUSE_SECONDS)
+                self._client.pause(PAUSE_SECONDS)
         return PartialResults(found, {g: error for g, error in failed.items() if g not in found})
 
     def _round(
@@ -170,7 +165,7 @@ class GroupAdmin(Closable):
             answers = self._client.send_all(
                 [find_coordinators_request(some) for some in chunks(groups, _GROUPS_A_LOOKUP)]
             )
-        except IncompatibleBrokerVersion:
+        except UnsupportedVersionError:
             singly = self._client.send_all([find_coordinator_request(group) for group in groups])
             return list(zip(groups, singly, strict=True))
         return [(one.key, one) for answer in answers for one in answer.coordinators]
@@ -196,7 +191,7 @@ class GroupAdmin(Closable):
                 [offset_fetch_many_request(some) for some in chunks(groups, _GROUPS_A_FETCH)],
                 node_id,
             )
-        except IncompatibleBrokerVersion:
+        except UnsupportedVersionError:
             singly = self._client.send_all(
                 [offset_fetch_request(group) for group in groups], node_id
             )
@@ -207,36 +202,16 @@ class GroupAdmin(Closable):
         self, offsets: OffsetsByGroup, coordinators: Coordinators
     ) -> PartialResults[str, None]:
         results: dict[str, BrokerError | None] = {}
-        if sum(map(len, coordinators.values())) <= _GROUPS_A_LINE:
-            for share in coordinators.items():
-                results |= self._commit_share(offsets, self._client, share)
-        else:
-            lines = max(1, _LINES // len(coordinators))  # to each coordinator
-            shares = [
-                (node_id, groups[line::lines])
-                for node_id, groups in coordinators.items()
-                for line in range(min(lines, len(groups)))
-            ]
-            with ThreadPoolExecutor(_LINES, f"{self.alias}/commit") as pool:
-                for some in pool.map(partial(self._commit_on_own_connection, offsets), shares):
-                    results |= some
+        lanes = _LANES if sum(map(len, coordinators.values())) > _GROUPS_A_LANE else 1
+        for node_id, groups in coordinators.items():
+            requests = [offset_commit_request(group, offsets[group]) for group in groups]
+            answers = self._client.send_all(requests, node_id, lanes=lanes)
+            for group, answer in zip(groups, answers, strict=True):
+                results[group] = self._refusal(group, answer)
         return PartialResults(
             {group: None for group, error in results.items() if error is None},
             {group: error for group, error in results.items() if error is not None},
         )
-
-    def _commit_on_own_connection(
-        self, offsets: OffsetsByGroup, share: tuple[int, Sequence[str]]
-    ) -> dict[str, BrokerError | None]:
-        with closing(ClusterClient(self._client.connection)) as line:
-            return self._commit_share(offsets, line, share)
-
-    def _commit_share(
-        self, offsets: OffsetsByGroup, line: ClusterClient, share: tuple[int, Sequence[str]]
-    ) -> dict[str, BrokerError | None]:
-        node_id, groups = share
-        answers = line.send_all([offset_commit_request(g, offsets[g]) for g in groups], node_id)
-        return {g: self._refusal(g, answer) for g, answer in zip(groups, answers, strict=True)}
 
     def _refusal(self, group: str, answer: Any) -> BrokerError | None:
         refused = [(p.error_code, topic) for topic, p in _partitions(answer) if p.error_code]

@@ -12,10 +12,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from kafka.errors import IncompatibleBrokerVersion, UnsupportedVersionError
 from kafka.protocol.admin import DescribeLogDirsRequest
 
+from sparkmirror.errors import UnsupportedVersionError
 from sparkmirror.kafka.cluster_client import ClusterClient
+from sparkmirror.kafka.request import Request
 from sparkmirror.model import TopicPartition
 
 _DOING = "describing log directories"
@@ -42,11 +43,11 @@ def _describe_log_dirs(client: ClusterClient, wanted: frozenset[TopicPartition])
     found: dict[TopicPartition, int] = {}
     complaints: list[str] = []
     leaders, _ = client.partitions_by_leader(wanted)
-    for leader, some in leaders.items():
-        try:
-            answer = client.send(_request(some), leader)
-        except (IncompatibleBrokerVersion, UnsupportedVersionError):
-            return LogSizes({}, f"Cluster '{alias}' does not tell how large its logs are.")
+    try:
+        answers = client.send_to_each({leader: _request(some) for leader, some in leaders.items()})
+    except UnsupportedVersionError:
+        return LogSizes({}, f"Cluster '{alias}' does not tell how large its logs are.")
+    for answer in answers.values():
         # Only versions from 3 on say by a code that we may not ask; before, nothing comes back.
         codes = [answer.error_code or 0, *(one.error_code for one in answer.results)]
         complaints += [str(client.broker_error(_DOING, code, None)) for code in codes if code]
@@ -63,11 +64,12 @@ def _describe_log_dirs(client: ClusterClient, wanted: frozenset[TopicPartition])
     return LogSizes(found, sentence)
 
 
-def _request(topic_partitions: Sequence[TopicPartition]) -> object:
+def _request(topic_partitions: Sequence[TopicPartition]) -> Request:
     topics: dict[str, list[int]] = defaultdict(list)
     for topic, partition in topic_partitions:
         topics[topic].append(partition)
     asked = DescribeLogDirsRequest.DescribableLogDirTopic
-    return DescribeLogDirsRequest(
+    message = DescribeLogDirsRequest(
         topics=[asked(topic=name, partitions=indexes) for name, indexes in topics.items()]
     )
+    return Request(message, 1, 4)

@@ -15,14 +15,14 @@ from types import TracebackType
 from typing import Any, Self
 
 from sparkmirror.kafka.admin import ClusterAdmin
-from sparkmirror.kafka.clients import ConnectionParameters
 from sparkmirror.kafka.cluster_client import LEADER_CODES, PAUSE_SECONDS, ClusterClient
 from sparkmirror.kafka.log_records import FetchedRecords, LogRecord, decode_records
-from sparkmirror.kafka.topic_requests import log_fetch_request, produce_request
+from sparkmirror.kafka.topic_requests import log_fetch_request
+from sparkmirror.kafka.topic_writer import TopicWriter
 from sparkmirror.kafka.transactions import blocked_read_error
 from sparkmirror.model import TopicPartition
-from sparkmirror.wire import error_codes
 from sparkmirror.wire.record_batch import HEADER_SIZE, build_key_value_batch, stamp
+from sparkmirror.wire.settings import ConnectionSettings
 
 KeyValue = tuple[bytes | None, bytes | None]
 
@@ -38,7 +38,7 @@ class TopicLog:
 
     def __init__(
         self,
-        connection: ConnectionParameters,
+        connection: ConnectionSettings,
         topic: str,
         isolation_level: str = "read_committed",
         client: ClusterClient | None = None,
@@ -48,6 +48,7 @@ class TopicLog:
         self._has_own_client = client is None  # one that is shared stays open
         self._client = client or ClusterClient(connection)
         self._admin = ClusterAdmin(connection, self._client)
+        self._writer = TopicWriter(self._client, topic)
         self.partitions = 0
         self._ids: list[uuid.UUID | None] = []  # the topic's, the last two times it was looked at
 
@@ -103,7 +104,7 @@ class TopicLog:
             if time.monotonic() > deadline:
                 raise blocked_read_error(self._client, sorted(positions), timeout_seconds)
             if not fetched:
-                time.sleep(PAUSE_SECONDS)
+                self._client.pause(PAUSE_SECONDS)
 
     def was_replaced(self, since: Mapping[TopicPartition, int]) -> bool:
         """Whether the log that was read up to these offsets is gone: recreated, or cut off."""
@@ -127,36 +128,8 @@ class TopicLog:
         """
         most = self._client.connection.max_request_bytes
         for some in [records] if most is None else _split_by_size(records, most):
-            self._append(some)
-
-    def _append(self, records: Mapping[int, Sequence[KeyValue]]) -> None:
-        left = dict(records)
-        deadline = time.monotonic() + self._client.connection.request_timeout_seconds
-        while left:
-            step = partial(self._produce, left)
-            codes = self._client.retry(f"writing to topic '{self._topic}'", step)
-            left = {index: left[index] for index in left if index in codes}
-            for index, code in codes.items():
-                if not error_codes.is_retriable(code) or time.monotonic() > deadline:
-                    doing = f"writing to {self._topic}-{index}"
-                    raise self._client.broker_error(doing, code, self._topic)
-            if left:
-                time.sleep(PAUSE_SECONDS)
-
-    def _produce(self, records: Mapping[int, Sequence[KeyValue]]) -> dict[int, int]:
-        """The error codes of those partitions that did not take theirs."""
-        wanted = [TopicPartition(self._topic, index) for index in records]
-        timeout_ms = round(self._client.connection.request_timeout_seconds * 1000)
-        leaders, failed = self._client.partitions_by_leader(wanted)
-        codes = {tp.partition: code for tp, code in failed.items()}
-        for leader, some in leaders.items():
-            batches = {tp.partition: build_record_batch(records[tp.partition]) for tp in some}
-            answer = self._client.send(produce_request(self._topic, batches, timeout_ms), leader)
-            for topic in answer.responses:
-                for one in topic.partition_responses:
-                    if one.error_code:
-                        codes[one.index] = one.error_code
-        return codes
+            batches = {index: build_record_batch(own) for index, own in some.items()}
+            self._writer.append(batches)
 
     def _offset_ranges(self) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
         """The first and the end offset of each partition that holds anything."""
@@ -174,9 +147,12 @@ class TopicLog:
     ) -> dict[TopicPartition, FetchedRecords]:
         fetched: dict[TopicPartition, FetchedRecords] = {}
         leaders, codes = self._client.partitions_by_leader(positions)
-        for leader, some in leaders.items():
-            request = log_fetch_request({tp: positions[tp] for tp in some}, self._isolation_level)
-            for topic in self._client.send(request, leader).responses:
+        requests = {
+            leader: log_fetch_request({tp: positions[tp] for tp in some}, self._isolation_level)
+            for leader, some in leaders.items()
+        }
+        for response in self._client.send_to_each(requests).values():
+            for topic in response.responses:
                 for partition in topic.partitions:
                     tp = TopicPartition(topic.topic, partition.partition_index)
                     if partition.error_code:

@@ -17,9 +17,8 @@ Belongs to one thread, and to whoever owns the client.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.cluster_client import (
@@ -36,8 +35,8 @@ from sparkmirror.kafka.topic_requests import (
     LATEST,
     list_offsets_request,
     log_fetch_request,
-    produce_request,
 )
+from sparkmirror.kafka.topic_writer import TopicWriter
 from sparkmirror.kafka.transactions import blocked_read_error
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire import error_codes
@@ -63,6 +62,7 @@ class TopicTail:
         self._client = client
         self._admin = ClusterAdmin(client.connection, client)
         self._topic = topic
+        self._writer = TopicWriter(client, topic, self._find_leaders, self._forget_leaders)
         self._on_replaced = on_another
         self._leaders: TopicLeaders | None = None
         self._known = TopicLeaders(
@@ -95,21 +95,7 @@ class TopicTail:
         The same bytes are written again if an answer is lost. A record batch that a producer has
         written already has offset -1 if the broker does not know it any more.
         """
-        left = {TopicPartition(self._topic, index): batch for index, batch in batches.items()}
-        offsets: dict[TopicPartition, int] = {}
-        deadline = time.monotonic() + self._client.connection.request_timeout_seconds
-        while True:
-            step = partial(self._produce, left)
-            found, codes = self._client.retry(f"writing to topic '{self._topic}'", step)
-            offsets |= found
-            left = {tp: batch for tp, batch in left.items() if tp not in found}
-            for tp, code in codes.items():
-                if not error_codes.is_retriable(code) or time.monotonic() > deadline:
-                    raise self._client.broker_error(f"writing to {tp}", code, self._topic)
-            if not left:
-                return offsets
-            self._leaders = None  # C
-            time.sleep(PAUSE_SECONDS)
+        return self._writer.append(batches)
 
     def read_new(
         self, reach: Mapping[TopicPartition, int], timeout_seconds: float
@@ -136,34 +122,16 @@ class TopicTail:
             if left and time.monotonic() > deadline:
                 raise blocked_read_error(self._client, left, timeout_seconds)
             if self._leaders is None or not self._leaders.has_all_leaders:
-                time.sleep(PAUSE_SECONDS)
+                self._client.pause(PAUSE_SECONDS)
             wait_ms = _WAIT_MS
 
-    def _produce(
-        self, batches: Mapping[TopicPartition, bytes]
-    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-        """The offsets of what was written, and the error codes of those that were answered."""
-        offsets: dict[TopicPartition, int] = {}
-        codes: dict[TopicPartition, int] = {}
-        timeout_ms = round(self._client.connection.request_timeout_seconds * 1000)
-        try:
-            place = self._current_leaders()
-            for leader, some in place.by_leader(batches).items():
-                request = produce_request(
-                    self._topic, {tp.partition: batches[tp] for tp in some}, timeout_ms
-                )
-                for topic in self._client.send(request, leader).responses:
-                    for one in topic.partition_responses:
-                        tp = TopicPartition(self._topic, one.index)
-                        if one.error_code in (0, error_codes.DUPLICATE_SEQUENCE_NUMBER):
-                            offsets[tp] = one.base_offset
-                        else:
-                            codes[tp] = one.error_code
-        except Exception:
-            self._leaders = None  # C
-            raise
-        unserved = batches.keys() - offsets.keys() - codes.keys()
-        return offsets, codes | dict.fromkeys(unserved, error_codes.NO_LEADER)
+    def _find_leaders(
+        self, wanted: Collection[TopicPartition]
+    ) -> tuple[dict[int, list[TopicPartition]], dict[TopicPartition, int]]:
+        return self._current_leaders().by_leader(wanted), {}
+
+    def _forget_leaders(self) -> None:
+        self._leaders = None  # C
 
     def _fetch_next(self, wait_ms: int) -> dict[TopicPartition, FetchedRecords] | None:
         """What follows, of the partitions that answered; None if all is read."""
@@ -173,7 +141,7 @@ class TopicTail:
             left = self._unread()
             return self._fetch(place, left, wait_ms) if left else None
         except Exception:
-            self._leaders = None  # C
+            self._forget_leaders()
             raise
 
     def _fetch(
@@ -184,12 +152,12 @@ class TopicTail:
         for leader, some in place.by_leader(left).items():
             endless = [tp for tp in some if tp not in self._ends]
             positions = {tp: self._positions[tp] for tp in some}
-            fetch: Any = log_fetch_request(
+            fetch = log_fetch_request(
                 positions, _ISOLATION, topic_id=place.topic_id, wait_ms=wait_ms
             )
             ask_ends = [list_offsets_request(endless, LATEST, _ISOLATION)] if endless else []
             *listed, answer = self._client.send_all([*ask_ends, fetch], leader)
-            self._reads_by_id = fetch.API_VERSION >= FIRST_FETCH_BY_ID
+            self._reads_by_id = (fetch.version or 0) >= FIRST_FETCH_BY_ID
             for one in (
                 p for answer in listed for topic in answer.topics for p in topic.partitions
             ):
@@ -210,7 +178,7 @@ class TopicTail:
 
     def _handle_error(self, tp: TopicPartition, code: int) -> None:
         if code in _ELSEWHERE:
-            self._leaders = None  # C
+            self._forget_leaders()
         elif code == error_codes.OFFSET_OUT_OF_RANGE:
             self._reset_position(tp)
         else:

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rings when something is written to a topic of one partition, so that nobody has to look again.
+"""Long-polls a topic of one partition and invokes a callback on new records.
 
-Two threads. `<topic>/poll` asks the leader for what is not there yet, and the leader answers when
-it is: idle, that is one small request every few seconds. `<topic>/notify` makes the calls, also
-every few seconds on suspicion while nothing was heard, whatever the other one waits for. One call
-may stand for many records, and some for none.
+Two threads. `<topic>/poll` fetches what is not there yet, and the leader responds when it is: one
+small request every few seconds while idle. `<topic>/notify` invokes the callback, also every few
+seconds while the leader does not respond. One call may stand for many records, and some for none.
 """
 
 from __future__ import annotations
@@ -16,21 +15,19 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from kafka.errors import KafkaError
-
 from sparkmirror.errors import SparkmirrorError
-from sparkmirror.kafka.clients import ConnectionParameters
 from sparkmirror.kafka.cluster_client import (
     LEADER_NOT_AVAILABLE,
     ClusterClient,
     TopicLeaders,
     find_topic_leaders,
 )
-from sparkmirror.kafka.error_mapping import cluster_error
+from sparkmirror.kafka.error_mapping import REQUEST_ERRORS
 from sparkmirror.kafka.topic_requests import LATEST, list_offsets_request, log_fetch_request
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.backoff import Backoff
+from sparkmirror.wire.settings import ConnectionSettings
 
 _WAIT_SECONDS = 5.0  # how long the leader keeps a question
 _GRACE_SECONDS = 5.0  # how much longer its answer may take
@@ -39,8 +36,6 @@ _SUSPECT_SECONDS = 3.0
 _STOP_SECONDS = 0.8  # a thread that hangs in a connect ends by itself
 _NEWS_AFTER = 3  # failures in a row: a leader that moves is none
 _ISOLATION = "read_committed"
-# What a client that is closed meanwhile may answer with is no error of Kafka's.
-_FAILURES = (KafkaError, SparkmirrorError, RuntimeError, OSError)
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +44,7 @@ class TopicWatcher:
     """Listens from `start` to `stop`, each of which is called once."""
 
     def __init__(
-        self, connection: ConnectionParameters, topic: str, ring: Callable[[], None]
+        self, connection: ConnectionSettings, topic: str, ring: Callable[[], None]
     ) -> None:
         """`ring` must not raise; it may call `stop`."""
         self._client = ClusterClient(connection)
@@ -65,7 +60,7 @@ class TopicWatcher:
             for role, target in (("poll", self._poll_loop), ("notify", self._notify_loop))
         ]
 
-    def update_connection(self, connection: ConnectionParameters) -> None:
+    def update_connection(self, connection: ConnectionSettings) -> None:
         """Connect anew, in another way, for the next question."""
         self._client.update_connection(connection)
 
@@ -79,10 +74,9 @@ class TopicWatcher:
         """No more calls after this, but for one that is being made in another thread."""
         self._stopping.set()
         self._has_records.set()
-        closing = threading.Thread(target=self._client.close, daemon=True)
-        closing.start()  # what waits for an answer fails at once
+        self._client.interrupt()
         deadline = time.monotonic() + _STOP_SECONDS
-        for thread in (closing, *self._threads):
+        for thread in self._threads:
             if thread is not threading.current_thread() and thread.ident is not None:
                 thread.join(max(0.0, deadline - time.monotonic()))
 
@@ -104,7 +98,7 @@ class TopicWatcher:
                 place = place or self._find_topic()
                 self._last_response_at = time.monotonic()
                 self._long_poll(place)
-            except _FAILURES as error:
+            except SparkmirrorError as error:
                 place = None
                 failures += 1
                 if self._stopping.is_set():
@@ -115,7 +109,7 @@ class TopicWatcher:
                 self._stopping.wait(backoff.next_pause())
             else:
                 if failures >= _NEWS_AFTER:
-                    _log.info(f"{self._description()} answers again")
+                    _log.info(f"Long-polling {self._description()} again")
                 if failures:
                     self._has_records.set()  # it may have come when nobody listened
                 failures = 0
@@ -167,12 +161,12 @@ class TopicWatcher:
         return self._client.broker_error(f"listening to {self._tp}", code, self._tp.topic)
 
     def _log_failure(self, error: Exception) -> None:
-        if isinstance(error, KafkaError):
-            error = cluster_error(self._client.connection, f"listening to {self._tp}", error)
+        if isinstance(error, REQUEST_ERRORS):
+            error = self._client.failure(f"listening to {self._tp}", error)
         _log.warning(
-            f"{self._description()} is not heard of; it is looked at every {_SUSPECT_SECONDS:g} s "
-            f"until it is: {error}"
+            f"Cannot long-poll {self._description()}; polling every {_SUSPECT_SECONDS:g} s "
+            f"instead: {error}"
         )
 
     def _description(self) -> str:
-        return f"Topic '{self._tp.topic}' on cluster '{self._client.connection.alias}'"
+        return f"topic '{self._tp.topic}' on cluster '{self._client.connection.alias}'"

@@ -14,20 +14,25 @@ import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from kafka.errors import KafkaError
 from kafka.protocol.admin import ListTransactionsRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 from kafka.protocol.producer import InitProducerIdRequest
 
-from sparkmirror.errors import BrokerError, ClusterError, OpenTransactionError, UnreachableError
-from sparkmirror.kafka.clients import ConnectionParameters
+from sparkmirror.errors import (
+    BrokerError,
+    ClusterError,
+    OpenTransactionError,
+    UnreachableError,
+)
 from sparkmirror.kafka.cluster_client import PAUSE_SECONDS, Closable, ClusterClient
-from sparkmirror.kafka.error_mapping import broker_error
+from sparkmirror.kafka.error_mapping import REQUEST_ERRORS, broker_error
+from sparkmirror.kafka.request import Request
 from sparkmirror.kafka.topic_requests import describe_producers_request
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire import error_codes
+from sparkmirror.wire.settings import ConnectionSettings
 from sparkmirror.wire.transaction import ProducerIdAndEpoch
 
 _TRANSACTION_KEY = 1  # the kind of coordinator that is asked for
@@ -43,9 +48,7 @@ _NONE_OPEN = -1
 class TransactionalIds(Closable):
     """The transactional ids on one cluster; belongs to one thread."""
 
-    def __init__(
-        self, connection: ConnectionParameters, client: ClusterClient | None = None
-    ) -> None:
+    def __init__(self, connection: ConnectionSettings, client: ClusterClient | None = None) -> None:
         self._has_own_client = client is None  # one that is shared stays open
         self._client = client or ClusterClient(connection)
 
@@ -127,7 +130,7 @@ class TransactionalIds(Closable):
                     raise self._error(name, code)
             if wanted:
                 is_busy = error_codes.COORDINATOR_BUSY.issuperset(codes.values())
-                time.sleep(_BUSY_SECONDS if is_busy else PAUSE_SECONDS)
+                self._client.pause(_BUSY_SECONDS if is_busy else PAUSE_SECONDS)
         return fenced
 
     def _producers(self) -> dict[str, int]:
@@ -141,9 +144,13 @@ class TransactionalIds(Closable):
     def _list(self) -> dict[str, int]:
         """Every coordinator knows its own ids only."""
         producers: dict[str, int] = {}
-        for broker in self._client.metadata([]).brokers:
-            request = ListTransactionsRequest(state_filters=[], producer_id_filters=[])
-            answer = self._client.send(request, broker.node_id)
+        requests = {
+            broker.node_id: Request(
+                ListTransactionsRequest(state_filters=[], producer_id_filters=[]), 0, 1
+            )
+            for broker in self._client.metadata([]).brokers
+        }
+        for answer in self._client.send_to_each(requests).values():
             if answer.error_code:
                 raise self._error("", answer.error_code)
             producers |= {
@@ -161,9 +168,8 @@ class TransactionalIds(Closable):
         found: dict[str, ProducerIdAndEpoch] = {}
         codes: dict[str, int] = {}
         for name, holder in holders.items():
-            where = self._client.send(
-                FindCoordinatorRequest(key=name, key_type=_TRANSACTION_KEY, max_version=3)
-            )
+            message = FindCoordinatorRequest(key=name, key_type=_TRANSACTION_KEY)
+            where = self._client.send(Request(message, 0, 3))
             answer = where
             if not where.error_code:
                 answer = self._client.send(
@@ -182,15 +188,14 @@ class TransactionalIds(Closable):
 
 def _init(
     name: str, holder: ProducerIdAndEpoch, transaction_timeout_ms: int, oldest_version: int
-) -> Any:
-    return InitProducerIdRequest(
+) -> Request:
+    message = InitProducerIdRequest(
         transactional_id=name,
         transaction_timeout_ms=transaction_timeout_ms,
         producer_id=holder.producer_id,
         producer_epoch=holder.producer_epoch,
-        min_version=oldest_version,
-        max_version=_INIT_VERSION,
     )
+    return Request(message, oldest_version, _INIT_VERSION)
 
 
 class OpenTransaction(NamedTuple):
@@ -210,7 +215,7 @@ def blocked_read_error(
         first = min(
             open_transactions(client, partitions), key=lambda one: one.first_offset, default=None
         )
-    except (ClusterError, KafkaError):  # not everybody may ask, and old brokers cannot tell
+    except (ClusterError, *REQUEST_ERRORS):  # not everybody may ask, and old brokers cannot tell
         first = None
     if first is None:
         return UnreachableError(

@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sparkmirror.config.settings import ConnectionSettings, FlowSettings
+from sparkmirror.config.settings import FlowSettings
 from sparkmirror.config.worker_settings import GroupSettings
 from sparkmirror.errors import ClusterError
 from sparkmirror.group.assignor import AssignableConnectors
 from sparkmirror.group.membership import Membership
 from sparkmirror.spark.flow_status import FlowState
+from sparkmirror.wire.settings import ConnectionSettings
 
 
 @dataclass(frozen=True, slots=True)

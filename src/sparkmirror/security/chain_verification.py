@@ -17,6 +17,7 @@ OpenSSL is told to look at none. Nothing was sent by then but our own certificat
 from __future__ import annotations
 
 import ssl
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -85,14 +86,21 @@ def _verify_chain(connection: Any) -> None:
     anchors = connection.context.anchors
     if not anchors:
         return
-    # Public from Python 3.13 on.
-    chain = connection._sslobj.get_verified_chain()  # noqa: SLF001
-    fault = find_chain_fault([one.public_bytes(_DER) for one in chain], anchors, datetime.now(UTC))
+    fault = find_chain_fault(_verified_chain(connection), anchors, datetime.now(UTC))
     if fault is not None:
         code, words = fault
         error = ssl.SSLCertVerificationError(1, f"certificate verify failed: {words}")
         error.verify_code, error.verify_message = code, words
         raise error
+
+
+def _verified_chain(connection: Any) -> list[bytes]:
+    """The certificates of the chain that OpenSSL verified, in DER, the peer's own first."""
+    if sys.version_info >= (3, 13):
+        return list(connection.get_verified_chain())
+    # Python 3.11 and 3.12 have no public way to it.
+    chain = connection._sslobj.get_verified_chain()  # noqa: SLF001
+    return [one.public_bytes(_DER) for one in chain]
 
 
 def find_chain_fault(

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 K = TypeVar("K")
-E = TypeVar("E", bound=Exception)
+E = TypeVar("E")
 
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 1.0, 30.0
 _FORGOTTEN_SECONDS = 60.0  # what is refused so long after the last time is a new story
@@ -61,14 +61,8 @@ class CircuitBreaker(Generic[K, E]):
             known = self._find(key)
             return None if known is None or now >= known.until else known.error
 
-    def seconds_until_retry(self, key: K, now: float) -> float:
-        """For how long it is too early."""
-        with self._lock:
-            known = self._find(key)
-            return 0.0 if known is None else max(0.0, known.until - now)
-
     def begin_trial(self, key: K, now: float) -> E | None:
-        """The same as `standing`; who gets None tries, and tells what came of it."""
+        """The same as `current_error`; who gets None tries, and tells what came of it."""
         with self._lock:
             known = self._find(key)
             if known is None:

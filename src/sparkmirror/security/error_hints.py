@@ -8,6 +8,8 @@ closes the connection, have no sentence.
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from sparkmirror.security.settings import SecurityKeyNames, SecurityProtocol, SecuritySettings
 
@@ -29,6 +31,23 @@ _NOT_WELCOME = (
     "ALERT_ACCESS_DENIED",
     "ALERT_DECRYPT_ERROR",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why TLS or SASL with a broker failed.
+
+    `explain` returns the reason with the key names of any client, without a final dot.
+    """
+
+    explain: Callable[[SecuritySettings], str]
+    retriable: bool = False
+
+
+def tls_listener_hint(address: str, security: SecuritySettings) -> str:
+    """Explain that a listener answered a plaintext request with TLS."""
+    key = security.keys.protocol
+    return f"{address} speaks TLS: {key} must be SSL or SASL_SSL for this listener"
 
 
 def tls_error_hint(  # noqa: PLR0911 - a list of cases

@@ -113,12 +113,6 @@ class TicketSource:
         self._one_asks = threading.Lock()
         self._refusals = CircuitBreaker[str, AuthenticationError]()
 
-    def acquire(self) -> None:
-        """Have a ticket with which others can be asked for."""
-        came_at = time.monotonic()
-        with self._one_asks, ExitStack() as stack:
-            self._acquire_credentials(stack, came_at)
-
     def with_credentials(self, service: str, work: Callable[[Any], T]) -> T:
         """What `work` makes of our credentials; AuthenticationError if there is no ticket."""
         came_at = time.monotonic()

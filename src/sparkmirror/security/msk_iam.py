@@ -20,7 +20,6 @@ from __future__ import annotations
 import base64
 import json
 import logging
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
@@ -31,7 +30,6 @@ from sparkmirror.security.aws_credentials import (
     AwsCredentials,
     credential_source,
     import_botocore,
-    region_of,
 )
 from sparkmirror.security.settings import AwsSettings
 from sparkmirror.security.tokens import Token
@@ -77,13 +75,6 @@ def sign_iam_token(settings: AwsSettings, host: str) -> Token:
     source = credential_source(settings)
     region = source.region(host)
     return sign_token(region, source.credentials(region))
-
-
-def prefetch_credentials(settings: AwsSettings, hosts: Sequence[str]) -> None:
-    """Have the keys that logins at these brokers will need; AuthenticationError if not."""
-    source = credential_source(settings)
-    region = next(filter(None, map(region_of, hosts)), None) or source.region(hosts[0])
-    source.credentials(region)
 
 
 def sign_login_message(host: str, region: str, keys: AwsCredentials) -> bytes:

@@ -3,8 +3,7 @@
 
 A broker's answer to a login may repeat what was sent.
 
-At DEBUG kafka-python writes whole records, and those of Connect's config topic hold passwords and
-the group's key. py4j writes each command, and that of a job holds the token of its epoch. botocore,
+At DEBUG py4j writes each command, and that of a job holds the token of its epoch. botocore,
 urllib3, httpx and httpcore write requests and answers. Levels can be set over REST, so a level is
 no protection: what a library logs ends at its topmost logger. Records of a sufficient level go on
 from there, without their cause, which may quote anything.

@@ -16,9 +16,9 @@ from datetime import UTC, datetime
 
 from sparkmirror.errors import BrokerError, WireError
 from sparkmirror.formats.connect_json import Json, decode, encode
-from sparkmirror.kafka.clients import ConnectionParameters
 from sparkmirror.kafka.topic_log import TopicLog
 from sparkmirror.state.incidents import Incident
+from sparkmirror.wire.settings import ConnectionSettings
 
 PARTITION = 0
 _UNKNOWN_TOPIC = 3
@@ -104,7 +104,7 @@ class Ledger:
     unreadable: int = 0
 
 
-def read_ledger(connection: ConnectionParameters, topic: str) -> Ledger:
+def read_ledger(connection: ConnectionSettings, topic: str) -> Ledger:
     """Read the topic; a missing topic is an empty ledger."""
     latest: dict[bytes, bytes] = {}
     try:
@@ -129,7 +129,7 @@ def read_ledger(connection: ConnectionParameters, topic: str) -> Ledger:
 
 
 def append_entries(
-    connection: ConnectionParameters, topic: str, entries: Iterable[LedgerEntry]
+    connection: ConnectionSettings, topic: str, entries: Iterable[LedgerEntry]
 ) -> None:
     """Append entries. Blocks until all replicas have them."""
     with TopicLog(connection, topic) as log:

@@ -17,8 +17,8 @@ from sparkmirror.state.position_records import parse_positions, position_record
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sparkmirror.kafka.clients import ConnectionParameters
     from sparkmirror.model import TopicPartition
+    from sparkmirror.wire.settings import ConnectionSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class OffsetStore:
     """The stored positions of one connector and source cluster."""
 
     def __init__(
-        self, connection: ConnectionParameters, topic: str, *, connector: str, source_alias: str
+        self, connection: ConnectionSettings, topic: str, *, connector: str, source_alias: str
     ) -> None:
         self._connection = connection
         self._topic = topic
@@ -66,7 +66,7 @@ class OffsetStore:
             log.append(by_partition)
 
 
-def stored_producers(connection: ConnectionParameters, topic: str) -> set[int]:
+def stored_producers(connection: ConnectionSettings, topic: str) -> set[int]:
     """Return the producer ids of all flows with positions in an offsets topic."""
     found: set[int] = set()
     with TopicLog(connection, topic) as log:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sparkmirror.config.settings import ConnectionSettings, FetchSettings, ProduceSettings
+from sparkmirror.config.settings import FetchSettings, ProduceSettings
 from sparkmirror.task.comparison_runner import ComparisonRunner
 from sparkmirror.task.copy_partition import ClusterAliases, CopyPartition
 from sparkmirror.task.corrupt_batches import CorruptBatches
@@ -38,7 +38,6 @@ from sparkmirror.task.transactional_delivery import TransactionalDelivery, Trans
 from sparkmirror.wire.backoff import Backoff
 from sparkmirror.wire.cluster import Cluster
 from sparkmirror.wire.codecs import codec_id
-from sparkmirror.wire.dialer import Address, Dialer
 from sparkmirror.wire.event_loop import EventLoop
 from sparkmirror.wire.fetch_protocol import FetchLimits
 from sparkmirror.wire.fetcher import Fetcher
@@ -65,8 +64,8 @@ def build_parts(split: Split, settings: TaskSettings, loop: EventLoop) -> TaskPa
     """
     policies = settings.policies
     budget = MemoryBudget(settings.buffer_bytes)
-    source = open_cluster(loop, settings.consumer)
-    target = open_cluster(loop, settings.producer)
+    source = Cluster(loop, settings.consumer)
+    target = Cluster(loop, settings.producer)
     fetcher = Fetcher(loop, source, _fetch_limits(settings.fetch), budget)
     producer = Producer(
         loop, target, _produce_limits(settings.produce), budget, settings.producer.client_id
@@ -226,26 +225,6 @@ def build_parts(split: Split, settings: TaskSettings, loop: EventLoop) -> TaskPa
     )
 
 
-def open_cluster(loop: EventLoop, settings: ConnectionSettings) -> Cluster:
-    """Construct a cluster with connections of its own; they open when first used."""
-    dialer = Dialer(
-        cluster=settings.alias,
-        client_id=settings.client_id,
-        connect_timeout_seconds=settings.connect_timeout_seconds,
-        request_timeout_seconds=settings.request_timeout_seconds,
-        send_buffer_bytes=settings.send_buffer_bytes,
-        receive_buffer_bytes=settings.receive_buffer_bytes,
-        max_idle_seconds=settings.max_idle_seconds,
-        security=settings.security,
-    )
-    return Cluster(loop, dialer, [_address(text) for text in settings.bootstrap_servers])
-
-
-def _address(text: str) -> Address:
-    host, _colon, port = text.rpartition(":")
-    return Address(host.strip("[]"), int(port))
-
-
 def _fetch_limits(fetch: FetchSettings) -> FetchLimits:
     return FetchLimits(
         read_committed=fetch.isolation_level == "read_committed",
@@ -279,7 +258,7 @@ def _positions_producer(
     """The producer for positions; None: they go to the target, as always in transactions."""
     if settings.offsets_cluster is None or split.transaction is not None:
         return None
-    cluster = open_cluster(loop, settings.offsets_cluster)
+    cluster = Cluster(loop, settings.offsets_cluster)
     return InternalProducer(
         loop,
         cluster,
@@ -313,7 +292,7 @@ def _offset_sync_writer(settings: TaskSettings, loop: EventLoop) -> OffsetSyncWr
     is_bound = produce.enforces_max_request_bytes and not settings.syncs_on_source
     internal = InternalProducer(
         loop,
-        open_cluster(loop, side),
+        Cluster(loop, side),
         side.client_id,
         consequence="Java's tools see old offset syncs",
         max_request_bytes=produce.max_request_bytes if is_bound else None,

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a task knows of one cluster: its brokers, who leads what, and a connection to each.
+"""A cluster as a task sees it: topic metadata, and a connection to each broker (`Brokers`).
 
-Metadata is requested when something is missing (`want`) or wrong (`refresh`), one request at a
-time, with a growing pause while no broker answers; a broker that refuses us is left alone for
-longer. Each request goes to another broker, because one of them may have stale metadata. Owned by
-the loop's thread.
+Metadata is requested when something is missing (`track_topics`) or wrong (`refresh_metadata`), one
+request at a time, with a growing pause while no broker answers. Each request goes to another
+broker, because one of them may have stale metadata. Owned by the loop's thread.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -18,12 +17,13 @@ from kafka.protocol.metadata import MetadataRequest
 
 from sparkmirror.errors import UnreachableError
 from sparkmirror.model import TopicPartition
-from sparkmirror.security.circuit_breaker import CircuitBreaker
 from sparkmirror.wire import error_codes
+from sparkmirror.wire.brokers import Brokers
 from sparkmirror.wire.connection import BrokerConnection
-from sparkmirror.wire.dialer import Address, Dialer
+from sparkmirror.wire.dns_resolver import RESOLVER, DnsResolver
 from sparkmirror.wire.event_loop import EventLoop, Timer
 from sparkmirror.wire.metadata_cache import MetadataCache
+from sparkmirror.wire.settings import ConnectionSettings
 
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 5.0
@@ -35,16 +35,14 @@ _ENOUGH_BROKERS = 3  # to ask in turn; no further connections are opened for met
 class Cluster:
     """A cluster as seen from one task."""
 
-    def __init__(self, loop: EventLoop, dialer: Dialer, bootstrap: Sequence[Address]) -> None:
+    def __init__(
+        self, loop: EventLoop, settings: ConnectionSettings, resolver: DnsResolver = RESOLVER
+    ) -> None:
         self._loop = loop
-        self._dialer = dialer
-        self._bootstrap = list(bootstrap)
-        self._next_bootstrap = 0
-        self._next_node = -1
-        self._addresses: dict[int, Address] = {}
-        self._connections: dict[tuple[int, int], BrokerConnection] = {}
-        self._bootstrap_connection: BrokerConnection | None = None
-        self._login_backoff = CircuitBreaker[Address, UnreachableError]()
+        self._settings = settings
+        self._brokers = Brokers(
+            loop, settings, resolver=resolver, on_ready=BrokerConnection.measure_round_trip
+        )
         self._topics: set[str] = set()
         self._missing: set[str] = set()  # topics to ask about unless an answer comes before
         self._due: set[str] = set()  # topics to ask about in any case
@@ -66,7 +64,7 @@ class Cluster:
     @property
     def alias(self) -> str:
         """The cluster's name in the configuration."""
-        return self._dialer.cluster
+        return self._settings.alias
 
     # --- metadata
 
@@ -132,23 +130,14 @@ class Cluster:
 
     def _any_connection(self) -> BrokerConnection:
         """To another broker than the last time, if there is one to another."""
-        ready = sorted(
-            node
-            for (node, lane), one in self._connections.items()
-            if not lane and not one.closed and one.api_versions
-        )
+        ready = self._brokers.ready_nodes()
         if ready:
             if len(ready) <= self._unchanged_responses and len(ready) < _ENOUGH_BROKERS:
                 self._open_another()
             later = (node for node in ready if node > self._last_node)
             self._last_node = next(later, ready[0])
-            return self._connections[self._last_node, 0]
-        if self._bootstrap_connection is None or self._bootstrap_connection.closed:
-            choices = [*self._bootstrap, *self._addresses.values()]
-            address = choices[self._next_bootstrap % len(choices)]
-            self._next_bootstrap += 1
-            self._bootstrap_connection = self._open(address)
-        return self._bootstrap_connection
+            return self._brokers.connection(self._last_node)
+        return self._brokers.bootstrap_connection()
 
     def _open_another(self) -> None:
         """Open a connection to one more broker; once it is ready it is asked in its turn."""
@@ -169,17 +158,9 @@ class Cluster:
         self._in_flight = False
         self.error = None
         self._pause = _FIRST_PAUSE
-        for broker in answer.brokers:
-            address = Address(broker.host, broker.port)
-            if self._addresses.get(broker.node_id) != address:
-                self._addresses[broker.node_id] = address
-                for key in [key for key in self._connections if key[0] == broker.node_id]:
-                    self._connections.pop(key).close("the broker moved to another address")
+        self._brokers.learn(answer.brokers)
         is_news = [self._metadata.update(topic) for topic in answer.topics]
         self._unchanged_responses = 0 if any(is_news) else self._unchanged_responses + 1
-        if self._bootstrap_connection is not None and self._addresses:
-            seed, self._bootstrap_connection = self._bootstrap_connection, None
-            seed.close("no longer needed")
         for listener in self.metadata_listeners:
             listener()
         self._missing = {one for one in self._missing if not self._metadata.is_found(one)}
@@ -193,32 +174,11 @@ class Cluster:
 
         Another lane is another connection: a broker answers one request of each at a time.
         """
-        connection = self._connections.get((node, lane))
-        if connection is None or connection.closed:
-            if node not in self._addresses:
-                raise UnreachableError(
-                    f"cluster {self.alias!r}: broker {node} is not in the metadata",
-                    cluster=self.alias,
-                )
-            connection = self._open(self._addresses[node])
-            self._connections[node, lane] = connection
-        return connection
-
-    def _open(self, address: Address) -> BrokerConnection:
-        refusal = self._login_backoff.current_error(address, time.monotonic())
-        if refusal is not None:
-            raise refusal
-
-        def refused(error: UnreachableError) -> None:
-            self._login_backoff.record_failure(address, error, time.monotonic())
-
-        return BrokerConnection(self._loop, self._dialer, address, refused)
+        return self._brokers.connection(node, lane)
 
     def next_node(self) -> int | None:
-        """A broker that may be asked anything; another one each time."""
-        nodes = sorted(self._addresses)
-        self._next_node += 1
-        return nodes[self._next_node % len(nodes)] if nodes else None
+        """A broker for any request; another one each time."""
+        return self._brokers.next_node()
 
     def report_error(self, error: UnreachableError) -> None:
         """A broker does not answer: show it until the cluster answers about its brokers again."""
@@ -238,21 +198,11 @@ class Cluster:
 
         Called about once a second.
         """
-        now = time.monotonic()
-        for connection in [
-            *self._connections.values(),
-            *([self._bootstrap_connection] if self._bootstrap_connection else []),
-        ]:
-            connection.check_timeout(now)
-            connection.check_idle(now)
+        self._brokers.check_timeouts()
 
     def close(self) -> None:
         """Close every connection."""
         self.metadata_listeners.clear()
-        for connection in [
-            *self._connections.values(),
-            *([self._bootstrap_connection] if self._bootstrap_connection else []),
-        ]:
-            connection.close("the task ended")
+        self._brokers.close("the task ended")
         if self._timer is not None:
             self._timer.cancel()

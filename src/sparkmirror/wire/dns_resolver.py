@@ -7,7 +7,6 @@ lease. While the resolver fails, a name has the addresses that it had before.
 
 from __future__ import annotations
 
-import queue
 import socket
 import threading
 from collections import deque
@@ -59,16 +58,6 @@ class DnsResolver:
                 return
             self._threads += 1
         threading.Thread(target=self._work, name="resolver", daemon=True).start()
-
-    def resolve_blocking(self, host: str, port: int, seconds: float) -> Resolution:
-        """Ask the resolver and wait, for a shorter time if earlier addresses are known."""
-        answers: queue.SimpleQueue[Resolution] = queue.SimpleQueue()
-        known = self.cached(host, port)
-        self.resolve(host, port, answers.put)
-        try:
-            return answers.get(timeout=min(seconds, CACHED_AFTER_SECONDS) if known else seconds)
-        except queue.Empty:
-            return Resolution(known, f"its name was not resolved within {seconds:g} s")
 
     def _work(self) -> None:
         while True:

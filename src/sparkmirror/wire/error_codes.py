@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one table of Kafka error codes: what they are called and what we do about them."""
+"""Kafka's error codes and ours: what tasks do about them, and what a person can do."""
 
 from __future__ import annotations
 
 from enum import Enum
 
-import kafka.errors
+from sparkmirror.wire.error_names import error_name
 
 
 class Remedy(Enum):
@@ -89,8 +89,6 @@ FENCED = frozenset({47, 90})  # somebody else holds the transactional id, or it 
 TRANSACTION_FATAL = FENCED | {48, 49, 53, 72}  # from a leader: our transaction is not there
 
 _OUR_NAMES = {
-    6: "NOT_LEADER_OR_FOLLOWER",  # kafka-python calls these as Kafka did long ago
-    10: "MESSAGE_TOO_LARGE",
     CORRUPT_SOURCE_BATCH: "CORRUPT_SOURCE_BATCH",
     CONNECTION_LOST: "CONNECTION_LOST",
     SOURCE_TRUNCATED: "SOURCE_TRUNCATED",
@@ -117,7 +115,7 @@ def name(code: int) -> str:
     """The name users know from Kafka's documentation."""
     if code in _OUR_NAMES:
         return _OUR_NAMES[code]
-    return str(kafka.errors.for_code(code).message or code)
+    return error_name(code).name
 
 
 _ADVICE = {

@@ -23,6 +23,10 @@ _LENGTH = struct.Struct(">i")
 _TLS_ALERT = 0x1503  # kind and version, where a length was expected
 
 
+class TlsAlertError(WireError):
+    """A listener answered a plaintext request with a TLS alert."""
+
+
 class FrameReader:
     """The receiving half of a connection, as a pure state machine."""
 
@@ -77,7 +81,7 @@ class FrameReader:
         while filled - start >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(self._scratch, start)
             if self._is_first and length >> 16 == _TLS_ALERT:
-                raise WireError("the listener speaks TLS")
+                raise TlsAlertError("the listener speaks TLS")
             if not 0 < length <= self._most:
                 raise WireError(f"a broker sent a frame of {length} bytes; is it a Kafka port?")
             self._is_first = False

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Says to one broker who we are, and again before it forgets (KIP-368).
+"""SASL authentication and re-authentication (KIP-368) of one connection.
 
-SaslHandshake names the mechanism, then SaslAuthenticate carries its messages to and fro. A broker
-that lets us in for a limited time says so in its last answer; the first request that comes after
-85 to 95 % of that time waits until we have logged in again. While a login is under way the broker
-takes no other request, so the connection holds them back; answers to earlier ones come in before
-those of the login, as everything on a connection is in order.
+SaslHandshake names the mechanism, then SaslAuthenticate carries its messages. A broker that limits
+the session says so in its last response; the first request after 85 to 95 % of that time waits for
+a new login. A broker takes no other request during a login, so the connection holds them back.
+Responses to earlier requests come before those of the login, as a connection keeps the order.
 
-A broker hangs up on a request after the end of the session, but takes a new login even then, if a
-second has passed since the one before. So of a session that is shorter than that, requests wait.
+A broker closes the connection on a request after the end of the session. It accepts a new login
+even then, if a second has passed since the last one. In a shorter session, requests wait.
 
-Owned by the loop's thread. A token, a ticket or a key that is derived from a password may take
-long, so a thread of its own does each step.
+Owned by the loop's thread. A token, a ticket or a key derivation may take long, so each step runs
+in a thread of its own.
 """
 
 from __future__ import annotations
@@ -27,17 +26,26 @@ from typing import Any, TypeVar
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from sparkmirror.errors import AuthenticationError
+from sparkmirror.security.error_hints import Refusal
 from sparkmirror.security.redaction import redact_broker_message
 from sparkmirror.security.sasl import SaslClient, create_sasl_client
 from sparkmirror.security.settings import SaslSettings, SecuritySettings
 from sparkmirror.security.token_sources import token_source
 from sparkmirror.wire import error_codes
-from sparkmirror.wire.dialer import Address
+from sparkmirror.wire.dialing import Address
 from sparkmirror.wire.event_loop import EventLoop
 
 T = TypeVar("T")
 Send = Callable[[Any, Callable[[Any], None]], None]
 
+# Any other code may not come again.
+_FINAL_CODES = frozenset(
+    {
+        error_codes.SASL_AUTHENTICATION_FAILED,
+        error_codes.UNSUPPORTED_SASL_MECHANISM,
+        error_codes.ILLEGAL_SASL_STATE,
+    }
+)
 _HANDSHAKE_VERSION = 1  # the one after which messages come in SaslAuthenticate
 _AUTHENTICATE_VERSION = 2
 MIN_REAUTHENTICATION_SECONDS = 1.0  # a broker refuses who logs in again sooner
@@ -56,7 +64,9 @@ class SaslAuthenticator:
         send: Send,
         *,
         done: Callable[[], None],
-        failed: Callable[[AuthenticationError], None],
+        refused: Callable[[Refusal], None],
+        not_ready: Callable[[AuthenticationError], None],
+        lost: Callable[[str], None],
     ) -> None:
         if security.sasl is None:
             raise AssertionError("made only where there is somebody to log in")
@@ -66,7 +76,9 @@ class SaslAuthenticator:
         self._address = address
         self._send = send
         self._done = done
-        self._failed = failed
+        self._refused = refused
+        self._not_ready = not_ready
+        self._lost = lost
         self._versions: Mapping[int, tuple[int, int]] = {}
         self._steps: SaslClient | None = None
         self._first = b""
@@ -74,6 +86,7 @@ class SaslAuthenticator:
         self._introduced_at = self._proved_at = -math.inf
         self._is_ended = False
         self._has_authenticated = False
+        self._is_introduced = False  # the broker has answered in the current login
         self.in_progress = False
         self.is_computing = False  # we are the ones who take long, not the broker
 
@@ -82,8 +95,13 @@ class SaslAuthenticator:
         return now >= self._due_at
 
     def authenticate(self, versions: Mapping[int, tuple[int, int]]) -> None:
-        """Log in; then either `done` or `failed` is called, unless `end` was."""
+        """Log in; then one of the four callbacks is called, unless `cancel` was.
+
+        `not_ready`: the broker has answered nothing yet, and there are no credentials. `lost`: the
+        connection is of no use any more, a new one may be.
+        """
         self._versions = versions
+        self._is_introduced = False
         self.in_progress = True
         self._due_at = math.inf
         early = self._introduced_at + MIN_REAUTHENTICATION_SECONDS - time.monotonic()
@@ -111,19 +129,24 @@ class SaslAuthenticator:
             try:
                 outcome = partial(then, work())
             except AuthenticationError as error:
-                outcome = partial(self._fail, self._with_key(error))
+                outcome = partial(self._fail_step, error)
             except Exception as error:  # noqa: BLE001 - the root of a thread: reported upwards
                 name = type(error).__name__  # its words might hold a secret
                 unforeseen = AuthenticationError(f"The login failed ({name}).", retriable=True)
-                outcome = partial(self._fail, unforeseen)
+                outcome = partial(self._fail_step, unforeseen)
             self._loop.call_soon_threadsafe(partial(self._on_thread_done, outcome))
 
         threading.Thread(target=run, name="sasl-login", daemon=True).start()
 
-    def _with_key(self, error: AuthenticationError) -> AuthenticationError:
-        keys = self._security.keys
-        key = keys.endpoint if error.retriable and self._sasl.oauth is not None else keys.login
-        return AuthenticationError(f"{error} Check {key}.", retriable=error.retriable)
+    def _fail_step(self, error: AuthenticationError) -> None:
+        """A step of this side failed: before the broker answered, or because of its answer."""
+        explain = partial(_failed_step, error)
+        if self._is_introduced:
+            self._fail(Refusal(explain, error.retriable))
+        else:
+            self._forget()
+            reason = f"{explain(self._security)}."
+            self._not_ready(AuthenticationError(reason, retriable=error.retriable))
 
     def _on_thread_done(self, outcome: Callable[[], None]) -> None:
         self.is_computing = False
@@ -139,6 +162,7 @@ class SaslAuthenticator:
 
     def _on_handshake(self, answer: Any) -> None:
         self._introduced_at = time.monotonic()
+        self._is_introduced = True
         if answer.error_code:
             offered = ", ".join(str(name) for name in answer.mechanisms or ())
             self._refuse(answer.error_code, offered)
@@ -186,18 +210,21 @@ class SaslAuthenticator:
         self._send(message, then)
 
     def _refuse(self, code: int, words: str) -> None:
-        error = _refused(self._security, self._address, code, words)
         if code == error_codes.ILLEGAL_SASL_STATE and self._has_authenticated:
-            # It does ask who we are, so this is about the moment; a new connection will do.
-            error = AuthenticationError(
-                f"{self._address} did not take our login once more.", retriable=True
-            )
-        self._fail(error)
+            # The listener has SASL, so a new connection will do.
+            self._forget()
+            self._lost(f"{self._address} did not take our login once more")
+            return
+        explain = partial(_refused, self._address, code, words)
+        self._fail(Refusal(explain, retriable=code not in _FINAL_CODES))
 
-    def _fail(self, error: AuthenticationError) -> None:
+    def _fail(self, refusal: Refusal) -> None:
+        self._forget()
+        self._refused(refusal)
+
+    def _forget(self) -> None:
         self._steps = None
         self._first = b""
-        self._failed(error)
 
 
 def reauthentication_seconds(session_seconds: float, jitter: float) -> float:
@@ -216,25 +243,28 @@ def _first_token(sasl: SaslSettings, host: str) -> tuple[SaslClient, bytes]:
     return steps, steps.initial_response()
 
 
-def _refused(
-    security: SecuritySettings, address: Address, code: int, words: str
-) -> AuthenticationError:
-    """What a broker's refusal means, and what to look at."""
+def _failed_step(error: AuthenticationError, security: SecuritySettings) -> str:
+    keys, sasl = security.keys, security.sasl
+    has_endpoint = sasl is not None and sasl.oauth is not None
+    key = keys.endpoint if error.retriable and has_endpoint else keys.login
+    return f"{error} Check {key}"
+
+
+def _refused(address: Address, code: int, words: str, security: SecuritySettings) -> str:
+    """Explain a broker's refusal and name the key to check."""
     keys, said = security.keys, redact_broker_message(words, security)
     mechanism = "" if security.sasl is None else security.sasl.mechanism.value
     match code:
         case error_codes.SASL_AUTHENTICATION_FAILED:
-            reason = f"{address} does not let us in ({said or mechanism}): check {keys.login}"
+            return f"{address} does not let us in ({said or mechanism}): check {keys.login}"
         case error_codes.UNSUPPORTED_SASL_MECHANISM:
             reason = f"{address} does not offer {mechanism}: check {keys.mechanism}"
-            reason += f" ({said} would do)" if said else ""
+            return f"{reason} ({said} would do)" if said else reason
         case error_codes.ILLEGAL_SASL_STATE:
-            reason = (
+            return (
                 f"{address} asks nobody who they are: {keys.protocol} must be "
                 f"{'SSL' if security.protocol.has_tls else 'PLAINTEXT'} for this listener"
             )
         case _:
             name = error_codes.name(code)
-            reason = f"{address} answered the login with {name}{f' ({said})' if said else ''}"
-            return AuthenticationError(f"{reason}.", retriable=True)
-    return AuthenticationError(f"{reason}.")
+            return f"{address} answered the login with {name}{f' ({said})' if said else ''}"

@@ -25,9 +25,7 @@ from sparkmirror.wire.frames import SCRATCH_BYTES
 RECORD_BYTES = 16 * 1024
 _MOST_AWAITED_BYTES = 256 * 1024
 _LATER = (ssl.SSLWantReadError, ssl.SSLWantWriteError)
-# To read what is trusted takes a while. A task has two clusters, and may have a third for its
-# positions; the Python worker that runs it runs the next one, too.
-_context = lru_cache(maxsize=8)(client_context)
+_context = lru_cache(maxsize=64)(client_context)  # reading the trust store takes a while
 
 
 class TlsSocket:

@@ -12,10 +12,10 @@ from kafka.protocol.producer import ProduceResponse
 
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire.cluster import Cluster
-from sparkmirror.wire.dialer import Address, Dialer
 from sparkmirror.wire.event_loop import EventLoop
 from sparkmirror.wire.produce_protocol import VERSION, produce_request
 from sparkmirror.wire.record_batch import build_key_value_batch, stamp
+from sparkmirror.wire.settings import ConnectionSettings
 from sparkmirror.wire.transaction import ProducerIdAndEpoch, TransactionClient, TransactionState
 from support.waiting import PATIENCE_SECONDS
 
@@ -30,9 +30,10 @@ class TransactionalWriter:
         self, bootstrap: str, transactional_id: str, identity: ProducerIdAndEpoch, topics: set[str]
     ) -> None:
         self._loop = EventLoop()
-        host, _, port = bootstrap.partition(":")
-        dialer = Dialer("b", "transaction-test", _REQUEST_SECONDS, _REQUEST_SECONDS, -1, -1)
-        self._cluster = Cluster(self._loop, dialer, [Address(host, int(port))])
+        settings = ConnectionSettings(
+            "b", (bootstrap,), "transaction-test", _REQUEST_SECONDS, _REQUEST_SECONDS
+        )
+        self._cluster = Cluster(self._loop, settings)
         self.transactions = TransactionClient(
             self._loop, self._cluster, transactional_id, identity, TIMEOUT_MS, self
         )

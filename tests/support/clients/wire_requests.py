@@ -7,7 +7,8 @@ import struct
 import time
 from collections.abc import Callable, Sequence
 
-from sparkmirror.errors import UnreachableError
+from sparkmirror.errors import ConnectionLostError
+from sparkmirror.security.error_hints import Refusal
 from sparkmirror.wire.connection import BrokerConnection
 from sparkmirror.wire.event_loop import EventLoop
 from support.waiting import PATIENCE_SECONDS
@@ -18,7 +19,7 @@ class Outcome:
 
     def __init__(self) -> None:
         self.replies: list[bytes] = []
-        self.failures: list[UnreachableError] = []
+        self.failures: list[ConnectionLostError] = []
 
     @property
     def is_over(self) -> bool:
@@ -38,6 +39,28 @@ class Outcome:
             ),
             self.failures.append,
         )
+
+
+class RecordingOwner:
+    """Owns a connection and keeps what it reports."""
+
+    def __init__(self) -> None:
+        self.ready = 0
+        self.failed = 0
+        self.refusals: list[Refusal] = []
+
+    def on_connection_ready(self, connection: BrokerConnection) -> None:
+        """Measure, as tasks do."""
+        self.ready += 1
+        connection.measure_round_trip()
+
+    def on_connection_refused(self, _connection: BrokerConnection, refusal: Refusal) -> None:
+        """Keep it."""
+        self.refusals.append(refusal)
+
+    def on_connection_failed(self, _connection: BrokerConnection) -> None:
+        """Count it."""
+        self.failed += 1
 
 
 def run_until(loop: EventLoop, until: Callable[[], bool]) -> None:

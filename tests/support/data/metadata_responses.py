@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Mapping
 from types import SimpleNamespace
 
-from sparkmirror.wire.dialer import Address
+from sparkmirror.wire.dialing import Address
 
 
 def partition(index: int, leader: int, epoch: int = 0) -> SimpleNamespace:

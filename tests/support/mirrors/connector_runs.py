@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from sparkmirror.config.connector_config import read_connector
 from sparkmirror.config.keys.connector_classes import ConnectorClass
-from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.config.worker_config import WorkerConfig
 from sparkmirror.connectors.connector_instance import ConnectorInstance
 from sparkmirror.connectors.connector_states import ConnectorState, ReportedState
@@ -21,6 +20,7 @@ from sparkmirror.spark.flow_status import FlowStatus
 from sparkmirror.spark.shared_context import SharedSparkContext
 from sparkmirror.state.offset_store import OffsetStore
 from sparkmirror.topology.replication_factors import ReplicationFactorChooser
+from sparkmirror.wire.settings import ConnectionSettings
 from support.clients.librdkafka import Cluster, create_topics
 from support.unique_names import unique_name
 from support.waiting import PATIENCE_SECONDS, eventually

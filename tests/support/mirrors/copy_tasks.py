@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
-from sparkmirror.config.settings import ConnectionSettings, FetchSettings, ProduceSettings
+from sparkmirror.config.settings import FetchSettings, ProduceSettings
 from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.task.copy_task import CopyTask
@@ -21,6 +21,7 @@ from sparkmirror.task.messages import (
     TransactionStart,
 )
 from sparkmirror.wire.event_loop import EventLoop
+from sparkmirror.wire.settings import ConnectionSettings
 from support.clients.librdkafka import create_topics, end_offsets
 from support.unique_names import unique_name
 from support.waiting import PATIENCE_SECONDS

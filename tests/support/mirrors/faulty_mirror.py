@@ -26,10 +26,10 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.devcluster.cluster import LocalCluster, start_all
 from sparkmirror.devcluster.ports import HOST, ReservedPort
 from sparkmirror.state.ledger import LedgerEntry, read_ledger
+from sparkmirror.wire.settings import ConnectionSettings
 from support.clients.librdkafka import admin, end_offsets
 from support.clients.prometheus import sample, scrape
 from support.clusters.memory_disk import keep_in_memory

@@ -21,12 +21,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.config.worker_settings import GroupSettings
 from sparkmirror.errors import UnreachableError
 from sparkmirror.group.assignor import AssignableConnectors
 from sparkmirror.group.membership import Membership
 from sparkmirror.system.clock import steady_clock
+from sparkmirror.wire.settings import ConnectionSettings
 from support.waiting import PATIENCE_SECONDS
 
 SESSION_MS = 30_000  # of members that live: no pause of a busy machine ends it

@@ -17,12 +17,7 @@ from typing import Any
 
 import pytest
 
-from sparkmirror.config.settings import (
-    ConnectionSettings,
-    FetchSettings,
-    IncidentPolicies,
-    ProduceSettings,
-)
+from sparkmirror.config.settings import FetchSettings, IncidentPolicies, ProduceSettings
 from sparkmirror.formats.map_chunk import ChunkKey, MapChunk, read_header
 from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.model import NO_PRODUCER, ProducerState, TopicPartition
@@ -33,8 +28,9 @@ from sparkmirror.state.position_records import parse_positions, position_record
 from sparkmirror.task.copy_task import CopyTask
 from sparkmirror.task.messages import PartitionStart, Progress, Split, TaskSettings
 from sparkmirror.task.task_parts import TaskParts
-from sparkmirror.wire.dialer import Dialer
+from sparkmirror.wire import connection
 from sparkmirror.wire.event_loop import EventLoop
+from sparkmirror.wire.settings import ConnectionSettings
 from support.data.record_batches import Record, encode
 from support.manual_clock import ManualClock
 from support.peers.scripted_cluster import PRODUCE, ScriptedCluster
@@ -381,8 +377,8 @@ def mirror() -> Iterator[ScriptedMirror]:
         made = ScriptedMirror(VirtualTime(patch, *modules))
         clusters = {one.address: one for one in (made.source, made.target)}
 
-        def dial(_dialer: Dialer, places: list[Any]) -> Any:
+        def open_socket(_settings: ConnectionSettings, places: list[Any]) -> Any:
             return clusters[places.pop(0)[4]].connect()
 
-        patch.setattr(Dialer, "dial", dial)
+        patch.setattr(connection, "open_socket", open_socket)
         yield made

@@ -10,8 +10,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.kafka.groups import GroupAdmin
+from sparkmirror.wire.settings import ConnectionSettings
 from support.clients.connect_rest import ConnectRestClient
 from support.clients.consumer_groups import commit, committed
 from support.clients.librdkafka import (

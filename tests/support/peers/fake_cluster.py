@@ -20,6 +20,7 @@ from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from sparkmirror.errors import UnreachableError, WireError
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire import error_codes
+from sparkmirror.wire.dialing import Address
 from sparkmirror.wire.event_loop import Timer
 from sparkmirror.wire.metadata_cache import PartitionLeader
 
@@ -176,6 +177,7 @@ class FakeConnection:
 
     def __init__(self, fetch_version: int) -> None:
         self.api_versions = {0: (3, 9), 1: (4, fetch_version)}
+        self.address = Address("fake", 1)
         self.closed = False
         self.is_high_latency = False
         self.refused_keys: set[int] = set()  # of APIs that this broker does not know

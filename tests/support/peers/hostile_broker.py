@@ -15,7 +15,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from sparkmirror.wire.dialer import Address
+from sparkmirror.wire.dialing import Address
 
 Answer = Callable[[int], bytes]  # of the request's correlation id
 

@@ -42,6 +42,7 @@ from kafka.protocol.producer import (
 
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire.event_loop import EventLoop
+from support.peers import scripted_group
 from support.peers.scripted_log import ScriptedLog
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS = 0, 1, 2, 3, 18
@@ -60,6 +61,7 @@ _REQUESTS = {
         InitProducerIdRequest,
         OffsetForLeaderEpochRequest,
         DescribeProducersRequest,
+        *scripted_group.REQUESTS,
     )
 }
 _VERSIONS = {
@@ -102,6 +104,7 @@ class ScriptedCluster:
         self._producer_ids = iter(range(1_000, 10**9))
         self._lines: list[_ServerConnection] = []
         self._loop: EventLoop | None = None
+        self._group: scripted_group.ScriptedGroup | None = None
         for topic in topics:
             self.create(topic, partitions)
 
@@ -122,6 +125,11 @@ class ScriptedCluster:
     def switch_off(self, api_key: int) -> None:
         """Offer an API no longer."""
         del self.api_versions[api_key]
+
+    def add_group(self, group: scripted_group.ScriptedGroup) -> None:
+        """Be the coordinator of a group."""
+        self._group = group
+        self.api_versions |= scripted_group.VERSIONS
 
     def new_producer_id(self) -> int:
         """As InitProducerId answers it."""
@@ -167,7 +175,11 @@ class ScriptedCluster:
     def serve(self, api_key: int, request: Any, version: int) -> Any:
         """The answer to a request: a message, or when to ask for it."""
         self.requests[api_key] += 1
-        answer = _SERVERS[api_key](self, request, version)
+        if api_key in scripted_group.VERSIONS:
+            assert self._group is not None
+            answer = self._group.serve(api_key, request)
+        else:
+            answer = _SERVERS[api_key](self, request, version)
         self.after_request(api_key, request)
         return answer
 

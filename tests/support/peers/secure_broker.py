@@ -28,7 +28,7 @@ from kafka.protocol.sasl import (
     SaslHandshakeResponse,
 )
 
-from sparkmirror.wire.dialer import Address
+from sparkmirror.wire.dialing import Address
 
 LOOPBACK = "127.0.0.1"
 ECHO = 3  # the API whose answer is the request

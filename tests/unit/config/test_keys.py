@@ -34,7 +34,6 @@ from sparkmirror.config.keys.worker_keys import (
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import (
     CheckpointSettings,
-    ConnectionSettings,
     FetchSettings,
     FlowSettings,
     HeartbeatSettings,
@@ -44,6 +43,7 @@ from sparkmirror.config.settings import (
 from sparkmirror.config.worker_config import WorkerConfig
 from sparkmirror.config.worker_settings import RestSettings, WorkerSettings
 from sparkmirror.policy.settings import PolicySettings, ReplicationPolicySettings
+from sparkmirror.wire.settings import ConnectionSettings
 
 ROOT = Path(__file__).parents[3]
 # What the four tables of MM2's own documentation name, defaults included (4.4).

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.connect import group_state
 from sparkmirror.connect.group_state import ConfigTopic
 from sparkmirror.errors import UnreachableError
 from sparkmirror.formats.connect_config_records import RestartRequest
 from sparkmirror.state.connect_configs import ClusterConfigState, ConfigEvent, ConfigLog
+from sparkmirror.wire.settings import ConnectionSettings
 
 RESTART = RestartRequest("x", include_tasks=True, only_failed=False)
 NOWHERE = ConnectionSettings("b", ("127.0.0.1:1",), "test")

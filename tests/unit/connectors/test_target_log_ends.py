@@ -11,7 +11,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kafka.errors import IncompatibleBrokerVersion
 
 from sparkmirror.connectors import target_log_ends
 from sparkmirror.connectors.target_log_ends import LogEndCheck, TargetLogEnds, _BatchState
@@ -80,7 +79,7 @@ class Log(TargetLogEnds):
 
         def open_transactions(*_: object) -> list[OpenTransaction]:
             if producer == NOBODY_KNOWS:
-                raise IncompatibleBrokerVersion
+                raise BrokerError("too old", cluster="b", code=35, retriable=False)
             return since
 
         ids = SimpleNamespace(names_by_producer_id=lambda: {OURS: "ours", OTHER: "another"})

@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kafka.errors import IncompatibleBrokerVersion
 from kafka.protocol.admin import DescribeAclsResponse
 
-from sparkmirror.config.settings import ConnectionSettings
-from sparkmirror.errors import BrokerError, WireError
+from sparkmirror.errors import BrokerError, UnsupportedVersionError, WireError
 from sparkmirror.kafka.acls import (
     CLUSTER_AUTHORIZATION_FAILED,
     UNSUPPORTED_VERSION,
@@ -26,6 +24,7 @@ from sparkmirror.kafka.acls import (
 )
 from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.kafka.error_mapping import broker_error
+from sparkmirror.wire.settings import ConnectionSettings
 
 BINDING = AclBinding(
     ResourceType.TOPIC,
@@ -109,8 +108,8 @@ class ServiceWithoutAcls(ClusterClient):
     """One that does not offer the request, as Azure Event Hubs."""
 
     def send(self, request: object, node_id: int | None = None) -> Any:
-        """What kafka-python raises then."""
-        raise IncompatibleBrokerVersion(request, node_id)
+        """Before anything is sent."""
+        raise UnsupportedVersionError(f"{request} to {node_id}", api_key=29)
 
 
 def test_a_service_that_knows_no_acls_is_told_by_its_code() -> None:

@@ -14,7 +14,7 @@ import pytest
 from sparkmirror.config.config_changes import ParsedRun, parse_run
 from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.mirror_config import MirrorConfig
-from sparkmirror.config.settings import ConnectionSettings, FlowSettings
+from sparkmirror.config.settings import FlowSettings
 from sparkmirror.config.worker_settings import GroupSettings
 from sparkmirror.connectors.connector_states import ConnectorState, ReportedState
 from sparkmirror.connectors.targets import Desired, InstanceView, Restart
@@ -25,6 +25,7 @@ from sparkmirror.runtime.commands import FlowCommands, RestartCommand, TargetSta
 from sparkmirror.runtime.mirror_targets import MirrorFlow, MirrorTargets, connector_name
 from sparkmirror.runtime.ownership import FlowOwnership, OwnershipStatus
 from sparkmirror.spark.flow_status import FlowState, FlowStatus
+from sparkmirror.wire.settings import ConnectionSettings
 
 AB, BA = Flow("a", "b"), Flow("b", "a")
 SOURCE, CHECKPOINT, HEARTBEAT = (

@@ -17,12 +17,9 @@ from pathlib import Path
 from urllib.parse import parse_qs
 
 import pytest
-from kafka import KafkaAdminClient
 
-from sparkmirror.config.settings import ConnectionSettings
 from sparkmirror.errors import AuthenticationError
-from sparkmirror.kafka.clients import open_client
-from sparkmirror.kafka.sasl_adapter import SaslAdapter
+from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.model import Secret
 from sparkmirror.security import aws_credentials
 from sparkmirror.security.aws_credentials import (
@@ -37,7 +34,9 @@ from sparkmirror.security.settings import (
     SecurityProtocol,
     SecuritySettings,
 )
+from sparkmirror.wire.settings import ConnectionSettings
 from support.log_capture import captured_log
+from support.peers.secure_broker import API_VERSIONS, SecureBroker
 from support.waiting import PATIENCE_SECONDS, eventually
 
 REGION = "eu-central-1"
@@ -337,24 +336,20 @@ def test_what_is_no_error_of_botocores_is_a_sentence_too(
     assert caught.value.retriable
 
 
-def test_keys_are_there_before_kafka_python_needs_them(
+def test_keys_that_sts_denies_are_an_error_of_the_cluster(
     sts: Sts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its thread would wait for STS, and everything else on it."""
-    login = SaslAdapter(
-        SaslSettings(SaslMechanism.AWS_MSK_IAM, aws=replace(ROLE, session_name="before"))
-    )
-    login.prepare(["proxy.example.com", BROKER])
-    assert len(sts.asked) == 1
+    """The broker is not told anything."""
     sts.denies = True
     monkeypatch.setenv("AWS_REGION", REGION)
     denied = SaslSettings(SaslMechanism.OAUTHBEARER, aws=replace(ROLE, session_name="denied"))
-    with socket.create_server(("127.0.0.1", 0)) as broker:
-        servers = (f"127.0.0.1:{broker.getsockname()[1]}",)
-        security = SecuritySettings(SecurityProtocol.SASL_PLAINTEXT, sasl=denied)
-        settings = ConnectionSettings("a", servers, "test", security=security)
+    security = SecuritySettings(SecurityProtocol.SASL_PLAINTEXT, sasl=denied)
+    with SecureBroker(login=b"") as broker:
+        settings = ConnectionSettings("a", (str(broker.address),), "test", security=security)
+        client = ClusterClient(settings)
         with pytest.raises(AuthenticationError, match=r"Cluster 'a'.*AccessDenied"):
-            open_client(KafkaAdminClient, settings)
+            client.retry("looking", lambda: client.metadata([]))
+        assert broker.seen == [API_VERSIONS]
 
 
 def test_one_source_for_the_same_settings() -> None:

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import pytest
 
-from sparkmirror.config.settings import ConnectionSettings, FetchSettings, ProduceSettings
+from sparkmirror.config.settings import FetchSettings, ProduceSettings
 from sparkmirror.errors import WireError
 from sparkmirror.model import ProducerState
 from sparkmirror.spark import control_server
@@ -39,6 +39,7 @@ from sparkmirror.task.messages import (
     TransactionStart,
 )
 from sparkmirror.task.progress_json import progress_to_json
+from sparkmirror.wire.settings import ConnectionSettings
 from support.manual_clock import ManualClock
 from support.waiting import PATIENCE_SECONDS, eventually
 

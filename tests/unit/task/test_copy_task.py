@@ -9,17 +9,13 @@ from types import SimpleNamespace
 import pytest
 from kafka.protocol.producer import ProduceRequest
 
-from sparkmirror.config.settings import (
-    ConnectionSettings,
-    FetchSettings,
-    IncidentPolicies,
-    ProduceSettings,
-)
+from sparkmirror.config.settings import FetchSettings, IncidentPolicies, ProduceSettings
 from sparkmirror.errors import LeaseLostError
 from sparkmirror.model import ProducerState, TopicPartition
 from sparkmirror.task import copy_task, task_builder
 from sparkmirror.task.messages import PartitionStart, Progress, Split, TaskSettings
 from sparkmirror.wire.record_batch import TRANSACTIONAL
+from sparkmirror.wire.settings import ConnectionSettings
 from support.data.record_batches import Record, decode, encode, marker, numbered, seal
 from support.manual_clock import ManualClock
 from support.peers.fake_cluster import FakeCluster, FakeLoop, Request, partition_data
@@ -66,7 +62,7 @@ class Bench:
         self.source.alias, self.target.alias, self.state.alias = "a", "b", "worker"
         clusters = {"a": self.source, "b": self.target, "worker": self.state}
         monkeypatch.setattr(
-            task_builder, "open_cluster", lambda _loop, settings: clusters[settings.alias]
+            task_builder, "Cluster", lambda _loop, settings: clusters[settings.alias]
         )
         self.loop = FakeLoop()
         self.control = Silent()

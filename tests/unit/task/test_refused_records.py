@@ -7,12 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from sparkmirror.config.settings import (
-    ConnectionSettings,
-    FetchSettings,
-    IncidentPolicies,
-    ProduceSettings,
-)
+from sparkmirror.config.settings import FetchSettings, IncidentPolicies, ProduceSettings
 from sparkmirror.model import TopicPartition
 from sparkmirror.state.incidents import Incident
 from sparkmirror.task.copy_partition import ClusterAliases, CopyPartition
@@ -22,6 +17,7 @@ from sparkmirror.task.refused_records import RefusedRecords
 from sparkmirror.wire.memory import MemoryBudget
 from sparkmirror.wire.outgoing import OutgoingBatch, prepare_batches
 from sparkmirror.wire.produce_partition import RefusedBatch
+from sparkmirror.wire.settings import ConnectionSettings
 from support.data.record_batches import encode, numbered
 
 TOO_LARGE, BAD_TIME = 10, 32

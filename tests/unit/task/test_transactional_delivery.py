@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sparkmirror.config.settings import ConnectionSettings, FetchSettings, ProduceSettings
+from sparkmirror.config.settings import FetchSettings, ProduceSettings
 from sparkmirror.errors import FencedError
 from sparkmirror.model import TopicPartition
 from sparkmirror.task import copy_task, task_builder
@@ -21,6 +21,7 @@ from sparkmirror.task.messages import (
     TaskSettings,
     TransactionStart,
 )
+from sparkmirror.wire.settings import ConnectionSettings
 from sparkmirror.wire.transaction import ProducerIdAndEpoch
 from support.data.record_batches import encode, marker, numbered
 from support.peers.fake_cluster import FakeCluster, FakeLoop, partition_data
@@ -83,7 +84,7 @@ class Bench:
         split = Split(0, starts, TransactionStart("a-mm2-MirrorSourceConnector-0", 9, 4))
         clusters = {"a": self.source, "b": self.target.cluster}
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(task_builder, "open_cluster", lambda _loop, one: clusters[one.alias])
+            patch.setattr(task_builder, "Cluster", lambda _loop, one: clusters[one.alias])
             self.task = copy_task.CopyTask(split, task_settings, self.control, self.loop)  # type: ignore[arg-type]
         self.parts = self.task.parts.partitions
         self.delivery = self.task.parts.delivery

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import socket
 from contextlib import ExitStack
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -17,10 +18,11 @@ from sparkmirror.security.settings import (
     SecurityProtocol,
     SecuritySettings,
 )
-from sparkmirror.wire import cluster as cluster_module
+from sparkmirror.wire import brokers
 from sparkmirror.wire.cluster import Cluster
-from sparkmirror.wire.dialer import Address, Dialer
+from sparkmirror.wire.dialing import Address
 from sparkmirror.wire.event_loop import EventLoop
+from sparkmirror.wire.settings import ConnectionSettings
 from support.clients.wire_requests import run_until
 from support.data.metadata_responses import metadata, partition, topic
 from support.manual_clock import WIRE, ManualClock
@@ -28,10 +30,8 @@ from support.peers.fake_cluster import FakeConnection, FakeLoop, Request
 from support.peers.secure_broker import AUTHENTICATE, SecureBroker
 
 LOOPBACK = "127.0.0.1"
-DIALER = Dialer("b", "test", 60.0, 60.0, -1, -1)
-
-
 BROKERS = {node: Address(f"b{node}", 9092) for node in (1, 2, 3)}
+SETTINGS = ConnectionSettings("b", (str(BROKERS[1]),), "test", 60.0, 60.0)
 UNKNOWN_TOPIC = 3
 
 
@@ -40,14 +40,21 @@ class Scripted:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.connections: dict[Address, FakeConnection] = {}
-        monkeypatch.setattr(cluster_module, "BrokerConnection", self._open)
+        monkeypatch.setattr(brokers, "BrokerConnection", self._open)
         self.loop = FakeLoop()
-        self.cluster = Cluster(self.loop, DIALER, [BROKERS[1]])  # type: ignore[arg-type]
+        self.cluster = Cluster(self.loop, SETTINGS)  # type: ignore[arg-type]
 
     def _open(
-        self, _loop: EventLoop, _dialer: Dialer, address: Address, _refused: object
+        self,
+        _loop: EventLoop,
+        _settings: ConnectionSettings,
+        address: Address,
+        *_rest: object,
+        **_options: object,
     ) -> object:
-        return self.connections.setdefault(address, FakeConnection(12))
+        made = self.connections.setdefault(address, FakeConnection(12))
+        made.address = address
+        return made
 
     def asked(self) -> tuple[Address, Request]:
         """The one request that waits, and at which broker."""
@@ -78,8 +85,6 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Scripted:
     found = Scripted(monkeypatch)
     found.cluster.track_topics(["t"])
     assert found.names(topic("t", partition(0, 1))) == ["t"]
-    found.connections.clear()
-    found.cluster.connection(1)
     return found
 
 
@@ -167,7 +172,7 @@ def test_every_connection_to_a_broker_that_moved_is_closed() -> None:
         )
         loop = EventLoop()
         stack.callback(loop.close)
-        cluster = Cluster(loop, DIALER, [old])
+        cluster = Cluster(loop, replace(SETTINGS, bootstrap_servers=(str(old),)))
         stack.callback(cluster.close)
         cluster._on_metadata(metadata({1: old}))
         before = [cluster.connection(1, lane) for lane in range(3)]
@@ -191,9 +196,12 @@ def test_a_broker_that_refuses_us_is_not_asked_all_the_time(
     with ExitStack() as stack:
         stack.callback(loop.close)
         peer = stack.enter_context(SecureBroker(login=b"\0me\0right"))
-        cluster = Cluster(loop, DIALER._replace(security=security), [peer.address])
+        cluster = Cluster(
+            loop,
+            replace(SETTINGS, bootstrap_servers=(str(peer.address),), security=security),
+        )
         stack.callback(cluster.close)
-        cluster._addresses[1] = peer.address
+        cluster._brokers.learn(metadata({1: peer.address}).brokers)
         cluster.track_topics(["t"])
         run_until(loop, lambda: cluster.error is not None)
         for _ in range(9):  # a tenth of a second short of the pause

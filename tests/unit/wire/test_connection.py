@@ -4,26 +4,31 @@
 from __future__ import annotations
 
 import errno
+import math
 import selectors
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from kafka.protocol.metadata import ApiVersionsResponse, MetadataRequest
 
+from sparkmirror.errors import LossKind, UnsupportedVersionError
 from sparkmirror.wire.connection import BrokerConnection
-from sparkmirror.wire.dialer import Address, Dialer
+from sparkmirror.wire.dialing import Address
 from sparkmirror.wire.event_loop import EventLoop
-from support.clients.wire_requests import Outcome, run_until
+from sparkmirror.wire.settings import ConnectionSettings
+from support.clients.wire_requests import Outcome, RecordingOwner, run_until
 from support.manual_clock import WIRE, ManualClock
 from support.waiting import PATIENCE_SECONDS
 
 LOOPBACK = "127.0.0.1"
 FAR = "sparkmirror.wire.connection._HIGH_LATENCY_SECONDS"
-DIALER = Dialer("b", "test", PATIENCE_SECONDS, PATIENCE_SECONDS, -1, -1)
+SETTINGS = ConnectionSettings("b", (), "test", PATIENCE_SECONDS, PATIENCE_SECONDS)
 Script = Callable[[socket.socket], None]
 
 
@@ -99,7 +104,7 @@ def closed_port() -> Iterator[Address]:
 
 def ask(loop: EventLoop, address: Address, requests: int = 1) -> list[Outcome]:
     """Open a connection, send requests, wait for the end of all."""
-    connection = BrokerConnection(loop, DIALER, address)
+    connection = BrokerConnection(loop, SETTINGS, address)
     outcomes = [Outcome() for _ in range(requests)]
     for outcome in outcomes:
         outcome.send(connection)
@@ -187,7 +192,7 @@ def test_an_answer_that_cannot_be_read_fails_its_request(
         peer.recv(1)
 
     outcome, behind = Outcome(), Outcome()
-    connection = BrokerConnection(loop, DIALER, serve(script))
+    connection = BrokerConnection(loop, SETTINGS, serve(script))
     connection.when_ready(
         lambda: connection.request(
             MetadataRequest(topics=None), outcome.replies.append, outcome.failures.append, newest=12
@@ -207,7 +212,7 @@ def test_a_silent_peer_is_given_up(loop: EventLoop, serve: Callable[[Script], Ad
     gone = threading.Event()
     connection = BrokerConnection(
         loop,
-        DIALER._replace(connect_timeout_seconds=0.2),
+        replace(SETTINGS, connect_timeout_seconds=0.2),
         serve(lambda _peer: gone.wait(PATIENCE_SECONDS) and None),
     )
     outcome = Outcome()
@@ -217,6 +222,79 @@ def test_a_silent_peer_is_given_up(loop: EventLoop, serve: Callable[[Script], Ad
     gone.set()
 
     assert "no answer within 0.2 s" in str(outcome.failures[0])
+
+
+def _close_at_once(_peer: socket.socket) -> None:
+    pass
+
+
+def _answer_and_close(peer: socket.socket) -> None:
+    for correlation_id in (1, 2):
+        read_frame(peer)
+        peer.sendall(api_versions(correlation_id))
+    read_frame(peer)
+
+
+@pytest.mark.parametrize(
+    ("script", "kind"), [(_close_at_once, LossKind.SILENT), (_answer_and_close, LossKind.LOST)]
+)
+def test_a_failure_tells_silence_from_loss(
+    loop: EventLoop, serve: Callable[[Script], Address], script: Script, kind: LossKind
+) -> None:
+    *_, outcome = ask(loop, serve(script), 2)
+    assert outcome.failures[0].kind is kind
+
+
+def test_a_closed_port_is_unreachable(loop: EventLoop, closed_port: Address) -> None:
+    (outcome,) = ask(loop, closed_port)
+    assert outcome.failures[0].kind is LossKind.UNREACHABLE
+    assert outcome.failures[0].address == str(closed_port)
+
+
+def test_a_request_may_have_its_own_timeout(
+    loop: EventLoop, serve: Callable[[Script], Address]
+) -> None:
+    def script(peer: socket.socket) -> None:
+        read_frame(peer)
+        peer.sendall(api_versions())
+        read_frame(peer)
+        peer.recv(1)
+
+    connection = BrokerConnection(loop, SETTINGS, serve(script))
+    assert connection.seconds_left(0.0) > 0
+    run_until(loop, lambda: bool(connection.api_versions))
+    assert connection.seconds_left(0.0) == math.inf
+    outcome = Outcome()
+    connection.request(
+        MetadataRequest(topics=None),
+        outcome.replies.append,
+        outcome.failures.append,
+        newest=12,
+        timeout_seconds=1000.0,
+    )
+    now = time.monotonic()
+    assert 900 < connection.seconds_left(now) <= 1000
+    connection.check_timeout(now + 900)
+    assert not outcome.is_over
+    connection.check_timeout(now + 1100)
+    assert "no reply in 1000 s" in str(outcome.failures[0])
+
+
+def test_a_version_range_that_the_broker_lacks_is_an_error(
+    loop: EventLoop, serve: Callable[[Script], Address]
+) -> None:
+    def script(peer: socket.socket) -> None:
+        read_frame(peer)
+        peer.sendall(api_versions())
+        peer.recv(1)
+
+    connection = BrokerConnection(loop, SETTINGS, serve(script))
+    run_until(loop, lambda: bool(connection.api_versions))
+    assert connection.negotiated_version(3, 99) == 12
+    for api_key, oldest in ((3, 13), (4, 0)):
+        with pytest.raises(UnsupportedVersionError, match=f"API {api_key}"):
+            connection.negotiated_version(api_key, 99, oldest)
+    connection.close("the test is over")
 
 
 def test_a_request_without_reply_closes_the_connection(
@@ -230,7 +308,7 @@ def test_a_request_without_reply_closes_the_connection(
         read_frame(peer)
         peer.recv(1)
 
-    connection = BrokerConnection(loop, DIALER, serve(script))
+    connection = BrokerConnection(loop, SETTINGS, serve(script))
     outcome = Outcome()
     outcome.send(connection)
     run_until(loop, lambda: connection.in_flight == 1 and bool(connection.api_versions))
@@ -252,12 +330,12 @@ def test_a_connection_that_nobody_uses_is_closed(
         peer.sendall(api_versions())
         peer.recv(1)
 
-    patient = BrokerConnection(loop, DIALER, serve(script))
+    patient = BrokerConnection(loop, SETTINGS, serve(script))
     run_until(loop, lambda: bool(patient.api_versions))
     patient.check_idle(float("inf"))
     assert not patient.closed
 
-    connection = BrokerConnection(loop, DIALER._replace(max_idle_seconds=5.0), serve(script))
+    connection = BrokerConnection(loop, replace(SETTINGS, max_idle_seconds=5.0), serve(script))
     connection.check_idle(float("inf"))
     assert not connection.closed, "it is being opened"
     run_until(loop, lambda: bool(connection.api_versions))
@@ -322,7 +400,7 @@ def test_events_for_a_closed_connection_are_ignored(
     loop: EventLoop, serve: Callable[[Script], Address]
 ) -> None:
     """Another callback of the same turn may have closed it."""
-    connection = BrokerConnection(loop, DIALER, serve(lambda _peer: None))
+    connection = BrokerConnection(loop, SETTINGS, serve(lambda _peer: None))
     connection.close("closed by another callback")
 
     connection.on_ready(selectors.EVENT_READ | selectors.EVENT_WRITE)
@@ -334,7 +412,7 @@ def test_a_closed_connection_fails_requests_at_once(
     loop: EventLoop, serve: Callable[[Script], Address]
 ) -> None:
     """Nothing is queued for ever."""
-    connection = BrokerConnection(loop, DIALER, serve(lambda _peer: None))
+    connection = BrokerConnection(loop, SETTINGS, serve(lambda _peer: None))
     connection.close("for a reason")
     outcome = Outcome()
     outcome.send(connection)
@@ -370,7 +448,7 @@ def test_a_broker_is_far_away_if_it_answers_late_twice(
             peer.sendall(api_versions(correlation_id))
         peer.recv(1)
 
-    connection = BrokerConnection(loop, DIALER, serve(script))
+    connection = BrokerConnection(loop, SETTINGS, serve(script), RecordingOwner())
     run_until(loop, lambda: bool(connection.api_versions) and not connection.in_flight)
     assert connection.is_high_latency is is_far
     connection.close("the test is over")
@@ -394,7 +472,7 @@ def test_an_answer_that_is_arriving_is_not_late(
         finish.wait(PATIENCE_SECONDS)
         peer.sendall(answer[9:])
 
-    connection = BrokerConnection(loop, DIALER, serve(script))
+    connection = BrokerConnection(loop, SETTINGS, serve(script))
     outcome = Outcome()
     outcome.send(connection)
     run_until(loop, asked.is_set)
@@ -402,7 +480,7 @@ def test_an_answer_that_is_arriving_is_not_late(
     began = clock.monotonic()
     begin.set()
     run_until(loop, lambda: connection._received_at == began)
-    connection.check_timeout(began + DIALER.request_timeout_seconds - 0.5)
+    connection.check_timeout(began + SETTINGS.request_timeout_seconds - 0.5)
     assert not outcome.failures
     finish.set()
     run_until(loop, lambda: outcome.is_over)

@@ -4,15 +4,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from queue import SimpleQueue
 
 import pytest
 
 from sparkmirror.wire.connection import BrokerConnection
-from sparkmirror.wire.dialer import Address, Dialer
+from sparkmirror.wire.dialing import Address
 from sparkmirror.wire.dns_resolver import CACHED_AFTER_SECONDS as RESOLVER_PATIENCE
 from sparkmirror.wire.dns_resolver import DnsResolver, Resolution
 from sparkmirror.wire.event_loop import EventLoop
+from sparkmirror.wire.settings import ConnectionSettings
 from support.clients.wire_requests import Outcome, run_until
 from support.manual_clock import WIRE, ManualClock
 from support.peers.scripted_resolver import ScriptedResolver
@@ -20,6 +22,7 @@ from support.peers.secure_broker import SecureBroker
 from support.waiting import PATIENCE_SECONDS, eventually
 
 NAME = "broker.example"
+SETTINGS = ConnectionSettings("b", (), "test", PATIENCE_SECONDS, PATIENCE_SECONDS)
 _opened: list[BrokerConnection] = []
 
 
@@ -55,34 +58,39 @@ def peer() -> Iterator[SecureBroker]:
 
 
 @pytest.fixture
-def dialer() -> Dialer:
-    """With a resolver of its own, so that no test knows what another one found."""
-    return Dialer("b", "test", PATIENCE_SECONDS, PATIENCE_SECONDS, -1, -1, resolver=DnsResolver())
+def resolver() -> DnsResolver:
+    """A resolver of its own, so that no test knows what another one found."""
+    return DnsResolver()
 
 
-def ask(dialer: Dialer) -> Resolution:
+def ask(resolver: DnsResolver) -> Resolution:
     """Look the name up and wait for the answer."""
     answers: SimpleQueue[Resolution] = SimpleQueue()
-    dialer.resolver.resolve(NAME, 9092, answers.put)
+    resolver.resolve(NAME, 9092, answers.put)
     return answers.get(timeout=PATIENCE_SECONDS)
 
 
-def send(loop: EventLoop, dialer: Dialer, address: Address) -> Outcome:
+def send(
+    loop: EventLoop,
+    resolver: DnsResolver,
+    address: Address,
+    settings: ConnectionSettings = SETTINGS,
+) -> Outcome:
     """Begin a request on a new connection."""
     outcome = Outcome()
-    connection = BrokerConnection(loop, dialer, address)
+    connection = BrokerConnection(loop, settings, address, resolver=resolver)
     _opened.append(connection)
     outcome.send(connection, [b"echo"])
     return outcome
 
 
 def test_the_loop_goes_on_while_the_resolver_hangs(
-    loop: EventLoop, dialer: Dialer, scripted: ScriptedResolver, peer: SecureBroker
+    loop: EventLoop, resolver: DnsResolver, scripted: ScriptedResolver, peer: SecureBroker
 ) -> None:
     """Another connection is served meanwhile; the one by name is, when the name is known."""
     scripted.may_answer.clear()
-    waiting = send(loop, dialer, Address(NAME, 9092))
-    other = send(loop, dialer, Address("127.0.0.1", peer.address.port))
+    waiting = send(loop, resolver, Address(NAME, 9092))
+    other = send(loop, resolver, Address("127.0.0.1", peer.address.port))
     run_until(loop, lambda: other.is_over)
     assert other.replies
     assert not waiting.is_over
@@ -94,26 +102,26 @@ def test_the_loop_goes_on_while_the_resolver_hangs(
 
 
 def test_a_numeric_address_needs_no_resolver(
-    loop: EventLoop, dialer: Dialer, peer: SecureBroker, monkeypatch: pytest.MonkeyPatch
+    loop: EventLoop, resolver: DnsResolver, peer: SecureBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And no thread."""
 
     def look_up(*_args: object) -> None:
         raise AssertionError("the resolver was asked")
 
-    monkeypatch.setattr(dialer.resolver, "resolve", look_up)
-    outcome = send(loop, dialer, Address("127.0.0.1", peer.address.port))
+    monkeypatch.setattr(resolver, "resolve", look_up)
+    outcome = send(loop, resolver, Address("127.0.0.1", peer.address.port))
     run_until(loop, lambda: outcome.is_over)
     assert outcome.replies
 
 
 @pytest.mark.parametrize("trouble", [OSError("no server"), UnicodeError("label too long")])
 def test_a_name_that_does_not_resolve_is_a_failure_with_the_reason(
-    loop: EventLoop, dialer: Dialer, scripted: ScriptedResolver, trouble: Exception
+    loop: EventLoop, resolver: DnsResolver, scripted: ScriptedResolver, trouble: Exception
 ) -> None:
     """As long as it never did."""
     scripted.places = trouble
-    outcome = send(loop, dialer, Address(NAME, 9092))
+    outcome = send(loop, resolver, Address(NAME, 9092))
     run_until(loop, lambda: outcome.is_over)
     (failure,) = outcome.failures
     assert "cluster 'b': broker broker.example:9092: its name does not resolve" in str(failure)
@@ -121,14 +129,14 @@ def test_a_name_that_does_not_resolve_is_a_failure_with_the_reason(
 
 
 def test_the_last_addresses_are_used_when_the_resolver_fails(
-    loop: EventLoop, dialer: Dialer, scripted: ScriptedResolver, peer: SecureBroker
+    loop: EventLoop, resolver: DnsResolver, scripted: ScriptedResolver, peer: SecureBroker
 ) -> None:
     """A resolver that is down takes no broker away."""
     scripted.leads_to(peer.address.port)
-    ask(dialer)
+    ask(resolver)
     scripted.places = OSError("the resolver is down")
 
-    outcome = send(loop, dialer, Address(NAME, 9092))
+    outcome = send(loop, resolver, Address(NAME, 9092))
     run_until(loop, lambda: outcome.is_over)
     assert outcome.replies
 
@@ -136,16 +144,16 @@ def test_the_last_addresses_are_used_when_the_resolver_fails(
 def test_the_last_addresses_are_used_when_the_resolver_hangs(
     clock: ManualClock,
     loop: EventLoop,
-    dialer: Dialer,
+    resolver: DnsResolver,
     scripted: ScriptedResolver,
     peer: SecureBroker,
 ) -> None:
     """After some patience."""
     scripted.leads_to(peer.address.port)
-    ask(dialer)
+    ask(resolver)
     scripted.may_answer.clear()
 
-    outcome = send(loop, dialer, Address(NAME, 9092))
+    outcome = send(loop, resolver, Address(NAME, 9092))
     loop.run_once(0.0)
     assert not outcome.is_over
     clock.advance(RESOLVER_PATIENCE)
@@ -154,11 +162,13 @@ def test_the_last_addresses_are_used_when_the_resolver_hangs(
 
 
 def test_a_name_that_is_never_resolved_is_given_up(
-    clock: ManualClock, loop: EventLoop, dialer: Dialer, scripted: ScriptedResolver
+    clock: ManualClock, loop: EventLoop, resolver: DnsResolver, scripted: ScriptedResolver
 ) -> None:
     """After the time that opening a connection may take."""
     scripted.may_answer.clear()
-    outcome = send(loop, dialer._replace(connect_timeout_seconds=5.0), Address(NAME, 9092))
+    outcome = send(
+        loop, resolver, Address(NAME, 9092), replace(SETTINGS, connect_timeout_seconds=5.0)
+    )
     clock.advance(4.9)
     loop.run_once(0.0)
     assert not outcome.is_over
@@ -169,20 +179,20 @@ def test_a_name_that_is_never_resolved_is_given_up(
 
 
 def test_new_addresses_are_taken_when_the_resolver_answers_again(
-    dialer: Dialer, scripted: ScriptedResolver
+    resolver: DnsResolver, scripted: ScriptedResolver
 ) -> None:
     """A broker may have moved during the outage."""
     scripted.leads_to(1)
-    ask(dialer)
+    ask(resolver)
     scripted.places = OSError("the resolver is down")
-    during = ask(dialer)
+    during = ask(resolver)
     assert [one[4][1] for one in during.addresses] == [1]
     assert "the resolver is down" in during.error
     scripted.leads_to(2)
-    after = ask(dialer)
+    after = ask(resolver)
     assert [one[4][1] for one in after.addresses] == [2]
     assert not after.error
-    assert dialer.resolver.cached(NAME, 9092) == after.addresses
+    assert resolver.cached(NAME, 9092) == after.addresses
 
 
 def test_names_wait_for_a_bounded_number_of_threads(scripted: ScriptedResolver) -> None:

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkmirror.errors import UnreachableError
+from sparkmirror.errors import ConnectionLostError, LossKind
 from sparkmirror.model import Secret
 from sparkmirror.security import msk_iam
 from sparkmirror.security.aws_credentials import AwsCredentials
@@ -32,10 +32,11 @@ from sparkmirror.security.settings import (
 )
 from sparkmirror.security.tls import server_context
 from sparkmirror.wire.connection import BrokerConnection
-from sparkmirror.wire.dialer import Address, Dialer
+from sparkmirror.wire.dialing import Address
 from sparkmirror.wire.event_loop import EventLoop
 from sparkmirror.wire.sasl_authenticator import reauthentication_seconds
-from support.clients.wire_requests import Outcome, run_until
+from sparkmirror.wire.settings import ConnectionSettings
+from support.clients.wire_requests import Outcome, RecordingOwner, run_until
 from support.data.certificates import Authority, Identity
 from support.manual_clock import WIRE, ManualClock
 from support.peers.secure_broker import API_VERSIONS, AUTHENTICATE, ECHO, HANDSHAKE, SecureBroker
@@ -62,10 +63,12 @@ def context(identity: Identity | None = None, client_auth: str = "none") -> ssl.
     return server_context(own, client_auth)
 
 
-def dialer(security: SecuritySettings, **changes: float) -> Dialer:
+def connection_settings(security: SecuritySettings, **changes: float) -> ConnectionSettings:
     """To the cluster b."""
-    made = Dialer("b", "test", PATIENCE_SECONDS, PATIENCE_SECONDS, -1, -1, security=security)
-    return made._replace(**changes)
+    made = ConnectionSettings(
+        "b", (), "test", PATIENCE_SECONDS, PATIENCE_SECONDS, security=security
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
 
 
 @pytest.fixture(autouse=True)
@@ -90,23 +93,24 @@ def loop() -> Iterator[EventLoop]:
 
 def ask(
     loop: EventLoop, security: SecuritySettings, address: Address, bodies: list[list[bytes]]
-) -> tuple[list[Outcome], list[UnreachableError]]:
+) -> tuple[list[Outcome], list[str]]:
     """Open a connection, send requests, wait for the end of all; refusals that it told of."""
-    refusals: list[UnreachableError] = []
-    connection = BrokerConnection(loop, dialer(security), address, refusals.append)
+    owner = RecordingOwner()
+    connection = BrokerConnection(loop, connection_settings(security), address, owner)
     outcomes = [Outcome() for _ in bodies]
     for outcome, body in zip(outcomes, bodies, strict=True):
         outcome.send(connection, body)
     run_until(loop, lambda: all(outcome.is_over for outcome in outcomes))
     connection.close("the test is over")
     assert all(len(one.replies) + len(one.failures) == 1 for one in outcomes)
-    return outcomes, refusals
+    return outcomes, [one.explain(security) for one in owner.refusals]
 
 
 def refused(loop: EventLoop, security: SecuritySettings, peer: SecureBroker) -> str:
     """Why a broker and we do not get together; it is told as a refusal, once."""
     (outcome,), refusals = ask(loop, security, peer.address, [[b"x"]])
-    assert outcome.failures == refusals
+    assert [one.reason for one in outcome.failures] == refusals
+    assert outcome.failures[0].kind is LossKind.REFUSED
     return str(outcome.failures[0])
 
 
@@ -250,7 +254,9 @@ def test_a_handshake_that_breaks_anywhere_is_one_failure(
         thread.start()
         connection = BrokerConnection(
             loop,
-            dialer(TLS, connect_timeout_seconds=0.1),  # both sides may wait for each other
+            connection_settings(
+                TLS, connect_timeout_seconds=0.1
+            ),  # both sides may wait for each other
             Address("localhost", listener.getsockname()[1]),
         )
         outcome = Outcome()
@@ -296,7 +302,7 @@ def test_an_answer_that_arrives_slowly_is_not_late(loop: EventLoop, clock: Manua
 
     body = random.randbytes(400_000)
     with SecureBroker(context(), cuts=(150_000, 170_000), between=between) as peer:
-        connection = BrokerConnection(loop, dialer(TLS), peer.address)
+        connection = BrokerConnection(loop, connection_settings(TLS), peer.address)
         outcome = Outcome()
         outcome.send(connection, [body])
         run_until(loop, lambda: reached.acquire(blocking=False))
@@ -370,10 +376,10 @@ def test_logging_in_again_loses_nothing_and_keeps_the_order(
     """
     own = context() if security.tls else None
     answers: list[int] = []
-    failures: list[UnreachableError] = []
+    failures: list[ConnectionLostError] = []
     asked, total = 0, 100
     with SecureBroker(own, login=PLAIN, session_ms=2000) as peer:
-        connection = BrokerConnection(loop, dialer(security), peer.address)
+        connection = BrokerConnection(loop, connection_settings(security), peer.address)
         run_until(loop, lambda: bool(connection.api_versions))
 
         def ask_more() -> bool:
@@ -398,7 +404,7 @@ class _Numbered:
         self,
         number: int,
         answers: list[int],
-        failures: list[UnreachableError],
+        failures: list[ConnectionLostError],
         then: Callable[[], None],
     ) -> None:
         self._number = number
@@ -428,7 +434,7 @@ def test_an_idle_connection_logs_in_again_when_it_is_used(
 ) -> None:
     """Not before, or it would never be idle; the request waits meanwhile."""
     with SecureBroker(login=PLAIN, session_ms=SESSION_MS) as peer:
-        connection = BrokerConnection(loop, dialer(SASL), peer.address)
+        connection = BrokerConnection(loop, connection_settings(SASL), peer.address)
         run_until(loop, lambda: bool(connection.api_versions))
         clock.advance(2 * SESSION_SECONDS)
         loop.run_once(0.01)
@@ -473,7 +479,7 @@ def test_a_new_login_at_msk_has_the_keys_of_then(
         answer=b'{"version":"2020_10_22","request-id":"1"}',
         session_ms=SESSION_MS,
     ) as peer:
-        connection = BrokerConnection(loop, dialer(security), peer.address)
+        connection = BrokerConnection(loop, connection_settings(security), peer.address)
         run_until(loop, lambda: bool(connection.api_versions))
         clock.advance(2 * SESSION_SECONDS)
         outcome = Outcome()
@@ -493,7 +499,7 @@ def test_a_login_that_fails_later_closes_the_connection(
 ) -> None:
     """What waited for it fails, and a new connection may be tried."""
     with SecureBroker(login=PLAIN, session_ms=SESSION_MS) as peer:
-        connection = BrokerConnection(loop, dialer(SASL), peer.address)
+        connection = BrokerConnection(loop, connection_settings(SASL), peer.address)
         run_until(loop, lambda: bool(connection.api_versions))
         peer.login = b"\0me\0changed"
         clock.advance(SESSION_SECONDS)
@@ -524,7 +530,9 @@ def test_nobody_else_waits_for_a_token(loop: EventLoop, clock: ManualClock) -> N
     with TokenEndpoint({"me": "secret"}) as endpoint, SecureBroker(login=PLAIN) as peer:
         endpoint.mood = ResponseMode.SILENT
         limits = {"connect_timeout_seconds": 1.0}
-        stuck = BrokerConnection(loop, dialer(_tokens(endpoint), **limits), peer.address)
+        stuck = BrokerConnection(
+            loop, connection_settings(_tokens(endpoint), **limits), peer.address
+        )
         failed = Outcome()
         failed.send(stuck)
         run_until(loop, lambda: _waits_for_a_token(stuck))
@@ -545,7 +553,9 @@ def test_a_token_that_never_comes_ends_with_the_requests_time(
     with TokenEndpoint({"me": "secret"}) as endpoint, SecureBroker(login=PLAIN) as peer:
         endpoint.mood = ResponseMode.SILENT
         limits = {"connect_timeout_seconds": 1.0, "request_timeout_seconds": 5.0}
-        connection = BrokerConnection(loop, dialer(_tokens(endpoint), **limits), peer.address)
+        connection = BrokerConnection(
+            loop, connection_settings(_tokens(endpoint), **limits), peer.address
+        )
         outcome = Outcome()
         outcome.send(connection)
         run_until(loop, lambda: _waits_for_a_token(connection))
@@ -566,7 +576,7 @@ def test_an_answer_to_a_login_that_cannot_be_read_ends_only_its_connection(
 ) -> None:
     """Whatever is at the other end, the task goes on with its other brokers."""
     with SecureBroker(login=PLAIN, nonsense={key: body}) as peer:
-        connection = BrokerConnection(loop, dialer(SASL), peer.address)
+        connection = BrokerConnection(loop, connection_settings(SASL), peer.address)
         outcome = Outcome()
         outcome.send(connection, [b"x"])
         run_until(loop, lambda: outcome.is_over)
@@ -579,10 +589,10 @@ def test_a_login_that_is_not_taken_once_more_is_no_refusal(
     loop: EventLoop, clock: ManualClock
 ) -> None:
     """Such a broker lets us in on a new connection; it does not count as one without logins."""
-    refusals: list[UnreachableError] = []
+    owner = RecordingOwner()
     with SecureBroker(login=PLAIN, session_ms=SESSION_MS) as peer:
         peer.takes_once = True
-        connection = BrokerConnection(loop, dialer(SASL), peer.address, refusals.append)
+        connection = BrokerConnection(loop, connection_settings(SASL), peer.address, owner)
         for is_last in (False, True):
             outcome = Outcome()
             outcome.send(connection, [b"x"])
@@ -591,7 +601,7 @@ def test_a_login_that_is_not_taken_once_more_is_no_refusal(
             clock.advance(0.99 * SESSION_SECONDS)
 
     assert "once more" in str(outcome.failures[0])
-    assert not refusals
+    assert not owner.refusals
 
 
 @pytest.mark.usefixtures("clock")
@@ -610,7 +620,7 @@ def test_between_a_short_session_and_the_next_login_requests_wait(
     """The session of a token's last moments is shorter than the pause that brokers insist on."""
     monkeypatch.setattr("sparkmirror.wire.sasl_authenticator.MIN_REAUTHENTICATION_SECONDS", 2.4)
     with SecureBroker(login=PLAIN, session_ms=600) as peer:
-        connection = BrokerConnection(loop, dialer(SASL), peer.address)
+        connection = BrokerConnection(loop, connection_settings(SASL), peer.address)
         first, second = Outcome(), Outcome()
         first.send(connection, [b"x"])
         run_until(loop, lambda: first.is_over)

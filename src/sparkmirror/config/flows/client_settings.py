@@ -27,9 +27,10 @@ from sparkmirror.config.security.security_settings import (
     read_security,
     warn_unused_security_keys,
 )
-from sparkmirror.config.settings import ConnectionSettings, FetchSettings, ProduceSettings
+from sparkmirror.config.settings import FetchSettings, ProduceSettings
 from sparkmirror.model import Flow
 from sparkmirror.security.settings import SecurityProtocol
+from sparkmirror.wire.settings import ConnectionSettings
 
 
 @dataclass(frozen=True, slots=True)

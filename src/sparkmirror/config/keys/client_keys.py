@@ -16,12 +16,8 @@ from sparkmirror.config.keys.config_def import (
     string,
 )
 from sparkmirror.config.keys.value_types import at_least
-from sparkmirror.config.settings import (
-    ConnectionSettings,
-    FetchSettings,
-    ProduceSettings,
-    TransactionSettings,
-)
+from sparkmirror.config.settings import FetchSettings, ProduceSettings, TransactionSettings
+from sparkmirror.wire.settings import ConnectionSettings
 
 MAX_IN_FLIGHT = 5
 PRODUCER_COMPRESSION = "producer"  # the word of a topic's compression.type
