@@ -134,12 +134,14 @@ class MirrorSourceConnector:
             if starts is None:
                 return
             if not starts:
+                waiting = self._start_positions.waiting
+                reason = f"{waiting} topic partitions wait, see their problems" if waiting else ""
                 if self._once:
                     self._topology.wait_first_round()
-                    self._status.set_state(FlowState.DONE)
+                    self._status.set_state(FlowState.FAILED if waiting else FlowState.DONE, reason)
                     return
                 self._status.begin_epoch(self._epochs.number, [])
-                self._status.set_state(FlowState.RUNNING, "no topic matches yet")
+                self._status.set_state(FlowState.RUNNING, reason or "no topic matches yet")
                 # Partitions that wait for a person are checked again.
                 self._changed.wait(self._settings.pipeline.epoch_seconds)
                 continue

@@ -92,6 +92,11 @@ class StartPositions:
         if position.producer.producer_id > self._producer.producer_id:
             self._producer = replace(position.producer, next_sequence=0)
 
+    @property
+    def waiting(self) -> int:
+        """How many partitions wait for a person, by policy."""
+        return len(self._stopped)
+
     def forget_topic(self, topic: str) -> None:
         """Drop a topic that was deleted on both clusters. Thread-safe."""
         self._forgotten.append(topic)
