@@ -28,7 +28,7 @@ BASE = (
     "c->b.enabled=true",
 )
 AB, CB = Flow("a", "b"), Flow("c", "b")
-OWN = "unit.config.test_changes"
+OWN = "unit.config.test_config_changes"
 
 
 class OwnTopicFilter:
