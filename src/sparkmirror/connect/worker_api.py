@@ -262,13 +262,11 @@ class WorkerApi(ConnectorQueries):
             return None
         self._leader.require()
         self._require_known(name)
-        request = RestartRequest(name, include_tasks, only_failed)
-        with self._leader.writing() as log:
-            log.put_restart_request(request)
         self._group_state.try_refresh()
-        return as_restarting(
-            self.status(name), include_tasks=include_tasks, only_failed=only_failed
-        )
+        before = self.status(name)  # the owner may restart it before this request returns
+        with self._leader.writing() as log:
+            log.put_restart_request(RestartRequest(name, include_tasks, only_failed))
+        return as_restarting(before, include_tasks=include_tasks, only_failed=only_failed)
 
     def restart_task(self, name: str, task: int) -> None:
         """Restart all tasks: they are planned together."""
