@@ -139,7 +139,8 @@ class Supervisor:
         return self._wait(lambda: not any(slot.may_write for slot in slots), seconds)
 
     def close(self, seconds: float = SLOW_SECONDS) -> bool:
-        """End all; whether every source wrote its positions in time."""
+        """End all within this time; whether every source wrote its positions."""
+        deadline = time.monotonic() + seconds
         with self._changed:
             self._revision += 1
             self._is_closing = True
@@ -150,9 +151,10 @@ class Supervisor:
             self._changed.notify_all()
         sources = [slot for slot in slots if slot.spec and slot.spec.kind is ConnectorClass.SOURCE]
         is_clean = self._wait(lambda: not any(slot.may_write for slot in sources), seconds)
-        self._wait(lambda: all(slot.is_over for slot in slots), _SETTLE_SECONDS)
+        settle_seconds = min(_SETTLE_SECONDS, deadline - time.monotonic())
+        self._wait(lambda: all(slot.is_over for slot in slots), settle_seconds)
         if self._thread.is_alive():
-            self._thread.join(_SETTLE_SECONDS)
+            self._thread.join(max(0.0, min(_SETTLE_SECONDS, deadline - time.monotonic())))
         return is_clean
 
     def _wait(self, is_reached: Callable[[], bool], seconds: float) -> bool:

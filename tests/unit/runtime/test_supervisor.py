@@ -567,6 +567,16 @@ def test_close_ends_everything_and_nothing_starts_afterwards(bench: Bench) -> No
     assert len(bench.made) == 2
 
 
+def test_close_does_not_take_longer_than_it_may(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A source that does not end leaves no time for the others."""
+    monkeypatch.setattr(supervisor_module, "_SETTLE_SECONDS", PATIENCE_SECONDS)
+    began = time.monotonic()
+    assert not bench.supervisor.close(0.1)
+    assert time.monotonic() - began < PATIENCE_SECONDS / 2
+
+
 def test_close_waits_for_positions_and_not_for_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor_module, "_SETTLE_SECONDS", 0.0)
     bench = Bench()
