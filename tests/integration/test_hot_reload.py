@@ -284,7 +284,7 @@ def test_metrics_move_and_a_taken_port_refuses_the_file(bench: Bench) -> None:
         bench.file.lines["metrics.port"] = str(taken.getsockname()[1])
         bench.file.publish()
         bench.await_figure(reloads("refused"), refused + 1)
-        bench.mirror.await_log("Metrics cannot be served at", PATIENCE_SECONDS)
+        bench.mirror.await_log("Cannot serve metrics at", PATIENCE_SECONDS)
     port = ReservedPort()
     port.reserve()
     port.prepare_bind()

@@ -542,7 +542,7 @@ def test_what_we_may_not_see_is_said_and_the_rest_is_planned(
     assert "create-topic" in doings(found)
     assert found["forecast"]["biggest"] == [{"topic": here.topic, "records": 7, "bytes": None}]
     said = " ".join(found["notices"])
-    assert "How many bytes there are to copy is not known" in said
+    assert "The number of bytes to copy is unknown" in said
     assert "ACL sync needs DESCRIBE" in said
 
 
