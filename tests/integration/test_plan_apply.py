@@ -239,7 +239,7 @@ def test_a_plan_is_refused_once_the_file_says_something_else(ground: Ground) -> 
     sparkmirror("plan", ground.file, "--out", ground.out)
     text = ground.file.read_text()
     ground.file.write_text(text + f"{ground.flow}.replication.factor = 1\n")
-    assert "has changed" in sparkmirror("apply", ground.out, "--yes", code=3)
+    assert "have changed" in sparkmirror("apply", ground.out, "--yes", code=3)
     ground.file.write_text(text.replace(f"{ground.flow}.enabled = true", ""))
     sparkmirror("apply", ground.out, "--yes", code=3)
     swapped = text.replace(ground.target.bootstrap_servers, ground.source.bootstrap_servers)
