@@ -128,3 +128,13 @@ def test_every_file_in_the_file_map_exists() -> None:
     assert named
     lacking = [one for one in sorted(named) if not any((place / one).exists() for place in places)]
     assert lacking == []
+
+
+def test_every_new_name_of_a_renamed_module_exists() -> None:
+    """docs/renamed-modules.md is for people who look for the old name."""
+    text = (ROOT / "docs" / "renamed-modules.md").read_text("utf-8")
+    rows = re.findall(r"^\| `[\w.]+` \| (.+) \|$", text, re.MULTILINE)
+    assert rows
+    for name in re.findall(r"`([\w.]+)`", " ".join(rows)):
+        place = ROOT.joinpath("src", "sparkmirror", *name.split("."))
+        assert place.is_dir() or place.with_suffix(".py").exists(), name
