@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sparkmirror and its peers, side by side: same brokers, same data, same machine, in turns."""
+"""Benchmarks: sparkmirror, Java MM2 and the copy loop in turns on the same brokers and data."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench`: everything in turns on the same brokers; prints tables, writes a page and plots."""
+"""`make bench`: runs the benchmarks; prints tables, writes a report page and plots."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _INTERRUPTED = 128 + signal.SIGINT
 
 
 def main() -> int:
-    """Parse, measure, tell; 0 if everything could be measured."""
+    """Run the benchmarks. Returns 0 if all of them could be measured."""
     options = _options()
     console = Console()
     names = options.only or [one.name for one in QUESTIONS if one.is_quick or not options.quick]

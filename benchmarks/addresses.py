@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster of which only the address is known, as the support modules want it."""
+"""A cluster that is known only by its bootstrap servers, for the support modules."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """Where it is reached; for a source behind a slow line, the line's end."""
+    """Bootstrap servers; for a delayed source those of the proxy."""
 
     bootstrap_servers: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One contender copies one data set from zero, and is looked at twenty times a second."""
+"""One contender copies one data set from the beginning; samples its progress 20 times a second."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ANSWER_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class CatchUp:
-    """What one run showed; rates count from the first record on the target to the last."""
+    """The result of one run. Rates count from the first record on the target to the last."""
 
     records: int  # that arrived after the first look that showed any
     start_seconds: float  # of the command, to the first record
@@ -40,7 +40,6 @@ class CatchUp:
 
     @property
     def records_per_second(self) -> float:
-        """From first to last."""
         return self.records / self.copy_seconds
 
     @property
@@ -50,7 +49,7 @@ class CatchUp:
 
 
 class Ends:
-    """How many records some topics hold, asked again and again of the same client."""
+    """Counts the records of some topics repeatedly with one client."""
 
     def __init__(self, cluster: Cluster, partitions: dict[str, int]) -> None:
         self._admin: AdminClient = admin(cluster)
@@ -62,7 +61,7 @@ class Ends:
         }
 
     def filled(self) -> dict[tuple[str, int], int]:
-        """Every topic partition that holds records, and how many."""
+        """Return the record count of every partition that has records."""
         if self._missing:  # to ask for one that is not there would wait, or make it
             there = self._admin.list_topics(timeout=_ANSWER_SECONDS).topics
             self._missing -= there.keys()
@@ -84,7 +83,6 @@ class Ends:
         return found
 
     def total(self) -> int:
-        """All records."""
         return sum(self.filled().values())
 
 
@@ -97,11 +95,11 @@ def running(
     *lines: str,
     way: Way | None = None,
 ) -> Iterator[tuple[ProcessTree, str]]:
-    """A contender with a flow of these topics, and the alias that its copies begin with.
+    """Start a contender with a flow of these topics; yields the alias that prefixes its copies.
 
-    The copies are deleted afterwards: they take memory from the next one. So are offset syncs,
-    which whoever comes next would read. With a `way` the contender takes it, while we look at the
-    clusters by their plain listeners.
+    Deletes the copies afterwards, because they use memory, and the offset syncs, which the next
+    contender would read. With a `way` the contender uses it; the benchmark itself uses the plain
+    listeners.
     """
     source, target = clusters
     alias = unique_name("s")
@@ -128,7 +126,7 @@ def running(
 
 
 def insist(contender: Contender, tree: ProcessTree, directory: Path) -> None:
-    """Nobody waits for a contender that is gone."""
+    """Raise if the contender has exited."""
     if tree.has_ended:
         message = f"{contender.name} ended by itself; its log is in {directory}"
         raise RuntimeError(message)
@@ -141,7 +139,7 @@ def catch_up(
     directory: Path,
     way: Way | None = None,
 ) -> CatchUp:
-    """Copy everything once; raises if it is not complete in time or holds too much."""
+    """Copy everything once. Raises if the copy is incomplete in time or has too many records."""
     began = time.monotonic()
     with running(contender, data_set.topics(), clusters, directory, way=way) as (tree, alias):
         ends = Ends(clusters[1], {f"{alias}.{data_set.topic}": data_set.topics()[data_set.topic]})

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same copy loop without Spark, driver or status: the most that sparkmirror could reach.
+"""The copy loop without Spark, driver and status: the upper bound for sparkmirror.
 
-`python -m benchmarks.ceiling FILE` copies the topics that the file's only flow names.
+`python -m benchmarks.ceiling FILE` copies the topics of the only flow in the file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PATIENCE_SECONDS = 60.0
 
 
 class Alone:
-    """A driver that wants nothing but the end, at SIGTERM."""
+    """A control channel without a driver; ends at SIGTERM."""
 
     silence_seconds = 0.0
 
@@ -37,12 +37,10 @@ class Alone:
         self.end_requested = False
 
     def end(self, _number: int, _frame: FrameType | None) -> None:
-        """As a signal handler."""
         self.end_requested = True
         self._loop.wake()
 
     def report(self, progress: Progress) -> None:
-        """Tell what must not stay unknown."""
         for text in (*progress.notices, progress.error):
             if text:
                 print(text, flush=True)

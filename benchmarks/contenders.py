@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who copies: each is a command that reads the same kind of file and runs until it is ended."""
+"""The contenders: each is a command that reads an MM2 file and runs until SIGTERM."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _ONE_BROKER = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A name, the lines its users have in their file, and how it is started with a file."""
+    """A name, its users' lines for the file, and the command."""
 
     name: str
     start: Callable[[Path], list[str]]
@@ -62,7 +62,7 @@ class Contender:
 
     @contextmanager
     def running(self, file: Path) -> Iterator[ProcessTree]:
-        """The command in a process group of its own; ended by SIGTERM, then for certain."""
+        """Run the command in its own process group; ends it with SIGTERM, then SIGKILL."""
         with file.with_suffix(".log").open("ab") as log:
             process = subprocess.Popen(
                 self.start(file),
@@ -106,7 +106,7 @@ def _as_they_come(_alias: str, _partitions: int) -> tuple[str, ...]:
 
 
 def tuned_lines(alias: str, partitions: int) -> tuple[str, ...]:
-    """As operators tune it: a task for each partition, large batches, large fetches."""
+    """Return typical tuning: one task per partition, large batches, large fetches."""
     return (
         *_as_they_come(alias, partitions),
         f"tasks.max = {min(partitions, 8)}",
@@ -140,7 +140,7 @@ CEILING = Contender(
 
 
 def in_plain_text(contender: Contender) -> Contender:
-    """The same, beside the one that uses TLS."""
+    """Return the same contender without TLS."""
     return replace(contender, name=f"{contender.name}, plain text")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many partitions with a record each: how long until all flow, and what they cost while idle."""
+"""Many partitions with one record each: time until all are copied, and cost while idle."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PLANS = 9
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    """What so many partitions take."""
+    """The results for one number of partitions."""
 
     partitions: int
     all_flow_seconds: float  # from the start of the command
@@ -35,12 +35,12 @@ class Crowd:
 
 
 def topics_of(partitions: int) -> dict[str, int]:
-    """Topics with so many partitions altogether."""
+    """Return topics with this number of partitions in total."""
     return {f"crowd-{partitions}-{n}": _PER_TOPIC for n in range(partitions // _PER_TOPIC)}
 
 
 def fill(source: LocalCluster, partitions: int) -> None:
-    """A record for every partition."""
+    """Write one record to every partition."""
     names = topics_of(partitions)
     create_topics(source, names)
     one_each = numbered(_PER_TOPIC, _PER_TOPIC)
@@ -48,7 +48,7 @@ def fill(source: LocalCluster, partitions: int) -> None:
 
 
 def planning_seconds(partitions: int) -> float:
-    """What the driver does with a plan: make it, write it down, and a task reads it."""
+    """Measure planning: create a plan, serialize it, and parse it as a task does."""
     starts = [
         PartitionStart(topic, index, f"source.{topic}", 0, producer=ProducerState(1, 0, 0))
         for topic, count in topics_of(partitions).items()
@@ -71,7 +71,7 @@ def crowd(
     *,
     idle_seconds: float,
 ) -> Crowd:
-    """Start, wait until every partition has its record, then watch it do nothing."""
+    """Start, wait until every partition has its record, then measure the idle process."""
     names = topics_of(partitions)
     began = time.monotonic()
     with running(contender, names, clusters, directory) as (tree, alias):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is copied: topics of a known shape, written with Kafka's own producer tool."""
+"""The data sets: topics of a known shape, written with Kafka's producer tool."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ALONE = {"batch.size": "1", "linger.ms": "0", "acks": "1"}  # a record batch fo
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """A topic before anybody copies it."""
+    """The shape of a source topic."""
 
     name: str
     records: int
@@ -28,7 +28,6 @@ class DataSet:
 
     @property
     def topic(self) -> str:
-        """Its name on the source."""
         return "".join(c for c in self.name.replace(" ", "-") if c.isalnum() or c == "-")
 
     def scaled(self, factor: float) -> DataSet:
@@ -50,7 +49,7 @@ class DataSet:
         return {self.topic: self.filled or self.partitions} | empty
 
     def write(self, source: LocalCluster) -> int:
-        """Make the topics and fill them; bytes as they lie there."""
+        """Create and fill the topics. Returns their size in bytes."""
         create_topics(source, self.topics())
         properties = {**self.producer, "compression.type": self.compression}
         KafkaTools(source.bootstrap_servers).load(

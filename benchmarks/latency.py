@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a record is on its way: from the call of a producer to the hands of a consumer."""
+"""Measures latency from the call of a producer to the poll of a consumer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PARTITIONS = 4
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """In milliseconds."""
+    """Percentiles in milliseconds."""
 
     p50: float
     p95: float
@@ -39,7 +39,7 @@ class Latency:
 
 
 class _Writer:
-    """Writes records with the time at a steady rate until it is told to stop."""
+    """Writes timestamped records at a steady rate until it is stopped."""
 
     def __init__(self, cluster: Cluster, topic: str, per_second: int) -> None:
         self._producer = Producer(
@@ -52,7 +52,6 @@ class _Writer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Send what is left."""
         self._stop.set()
         self._thread.join()
         self._producer.flush(_PATIENCE_SECONDS)
@@ -77,7 +76,7 @@ def latency(
     per_second: int,
     seconds: float,
 ) -> Latency:
-    """Measure for so many seconds after a warm-up."""
+    """Measure for this many seconds after a warm-up."""
     source, target = clusters
     topic = unique_name("latency")
     create_topics(source, {topic: PARTITIONS})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where and with what a benchmark ran."""
+"""Describes the machine and the versions of a benchmark run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ROOT = Path(__file__).resolve().parent.parent
 
 
 def commit() -> str:
-    """The commit that ran, with a mark if files had been changed."""
+    """Return the commit; marked if files have uncommitted changes."""
     short = _git("rev-parse", "--short=10", "HEAD")
     changed = _git("status", "--porcelain", "--untracked-files=no", "--", "src")
     return f"{short}-changed" if changed else short

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-micro`: the pieces of the hot path one by one, with pyperf.
+"""`make bench-micro`: the parts of the hot path one by one, with pyperf.
 
-Times are for what the name says: one record batch, one response, so many records.
+Each time is for the unit in its name: one record batch, one response, a number of records.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def response(batches: list[bytes]) -> memoryview:
 
 
 def copying(runner: pyperf.Runner) -> None:
-    """What happens to a record batch that passes as it is."""
+    """Benchmark a record batch that is copied unchanged."""
     batches = [large_batch(n * _LARGE) for n in range(8)]
     one = memoryview(bytearray(batches[0]))
     records = memoryview(bytearray(b"".join(batches)))
@@ -82,13 +82,13 @@ def copying(runner: pyperf.Runner) -> None:
 
 
 def request(places: list[tuple[TopicPartition, memoryview]]) -> object:
-    """The protocol bytes around them."""
+    """Benchmark the encoding of requests."""
     header, body = produce_request(places, client_id=b"me", acks=-1, timeout_ms=30_000)
     return header(7), body
 
 
 def cutting(runner: pyperf.Runner) -> None:
-    """What is done to records that cannot pass as they are."""
+    """Benchmark records that must be reframed."""
     with_holes = [one for one in small_records(_MANY * 4 // 3) if one.offset % 4]
     for name, codec in _CODECS.items():
         batch = RecordBatch(memoryview(encode(with_holes, codec=codec)))
@@ -100,7 +100,7 @@ def cutting(runner: pyperf.Runner) -> None:
 
 
 def planning(runner: pyperf.Runner) -> None:
-    """What the driver does before an epoch."""
+    """Benchmark planning before an epoch."""
     for count in (100, 1_000, 5_000):
         starts = [
             PartitionStart(
@@ -114,7 +114,7 @@ def planning(runner: pyperf.Runner) -> None:
 
 
 def hand_over(split: object) -> object:
-    """To JSON and back, as it goes to a task."""
+    """Serialize to JSON and parse again, as for a task."""
     return split_from_json(json.loads(json.dumps(split_to_json(split))))
 
 

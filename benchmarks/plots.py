@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One picture for a question: a bar for each contender, a dot for each round."""
+"""One plot per question: a bar per contender, a dot per round."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _WIDTH, _HEIGHT, _ROW = 3.4, 1.3, 0.42
 
 
 def plot_scale(results: Results, questions: Mapping[int, str], axis: str, file: Path) -> bool:
-    """The same figures for growing numbers: a panel for each, a line for each contender.
+    """Plot figures over a growing number: one panel per figure, one line per contender.
 
-    False if there are not enough of them.
+    Returns False if there are too few values.
     """
     there = {n: one for n, one in questions.items() if one in results.questions()}
     if len(there) < 2:  # noqa: PLR2004 - one point is no line
@@ -54,7 +54,7 @@ def plot_scale(results: Results, questions: Mapping[int, str], axis: str, file: 
 
 
 def plot_question(results: Results, question: str, file: Path) -> None:
-    """A panel for each figure, all with the same contenders."""
+    """Plot one panel per figure."""
     figures, contenders = results.figures(question), results.contenders(question)
     height = _HEIGHT + _ROW * len(contenders)
     picture, panels = plt.subplots(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a program and everything it started take: CPU and memory."""
+"""CPU and memory of a program and all its descendants."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import psutil
 
 
 class ProcessTree:
-    """Looked at from time to time; the CPU of processes that have ended stays counted."""
+    """Sampled from time to time; CPU of exited processes stays counted."""
 
     def __init__(self, pid: int) -> None:
         self._root = psutil.Process(pid)
@@ -18,14 +18,14 @@ class ProcessTree:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the program itself is gone."""
+        """Whether the program itself has exited."""
         try:
             return self._root.status() == psutil.STATUS_ZOMBIE
         except psutil.NoSuchProcess:
             return True
 
     def cpu_seconds(self) -> float:
-        """User and system time of all of them so far."""
+        """Return user and system time of all processes so far."""
         for process in self._processes():
             with contextlib.suppress(psutil.NoSuchProcess):
                 times = process.cpu_times()
@@ -33,7 +33,7 @@ class ProcessTree:
         return sum(self._seen.values())
 
     def look_at_memory(self) -> None:
-        """Proportional set size: what several processes share is counted once."""
+        """Sample the proportional set size: shared memory is counted once."""
         total = 0
         for process in self._processes():
             with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):

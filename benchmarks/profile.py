@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-profile`: where the CPU of the copy loop goes.
+"""`make bench-profile`: CPU profile of the copy loop.
 
-The copy loop without Spark copies a data set under a sampler; printed are the functions and lines
-that took most, those of libraries under the line of ours that called into C.
+The copy loop without Spark copies a data set under a sampler. Prints the functions and lines with
+the most CPU; time in libraries counts for the line of ours that called them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MOST = 15
 
 
 def main() -> None:
-    """Of the data set named on the command line, or 1 KB lz4."""
+    """Profile the data set of the command line; default 1 KB lz4."""
     name = sys.argv[1] if len(sys.argv) > 1 else "1 KB lz4"
     [data] = [one for one in (*DATA_SETS, OVER_TLS) if one.name == name]
     with tempfile.TemporaryDirectory(prefix="sparkmirror-profile-") as folder:
@@ -45,7 +45,6 @@ def main() -> None:
 
 
 def show(samples: dict[str, Any], records: int) -> None:
-    """Two tables."""
     user, system, lines = samples["user"], samples["system"], samples["lines"]
     total = sum(seconds for *_where, seconds in lines)
     million = (user + system) / records * 1e6

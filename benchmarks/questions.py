@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is asked, and of whom: each question has brokers of its own and takes turns, A B A B.
+"""The questions. Each has its own brokers, and its contenders take turns.
 
-A first copy does not count: the brokers' JVMs compile their code in it, and the first turn would
-pay for that.
+The first copy does not count: the JVMs of the brokers compile their code in it.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ _LONG_ROUNDS = 2  # of turns that each measure for a minute
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """How much is measured, and who is told."""
+    """Rounds, scale, seed and output of a run."""
 
     directory: Path
     rounds: int
@@ -73,14 +72,14 @@ class Stage:
     is_quick: bool
 
     def turns(self, contenders: Sequence[Contender], most: int = 99) -> Iterator[Contender]:
-        """Everybody once in each round, in an order that changes."""
+        """Yield every contender once per round, in a changing order."""
         for _ in range(min(self.rounds, most)):
             yield from self.random.sample(contenders, len(contenders))
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Something to find out."""
+    """A named measurement; `ask` adds its values to the results."""
 
     name: str
     ask: Callable[[Stage, Results], None]
@@ -171,7 +170,7 @@ def _catch_up(
 def _far_away(
     data_set: DataSet, contenders: Sequence[Contender], *, has_windows: bool
 ) -> Callable[[Stage, Results], None]:
-    """The source's bytes take 25 ms more each way; a window bounds how many are on the way."""
+    """Delay each byte of the source by 25 ms each way; a window limits the bytes in transit."""
 
     def ask(stage: Stage, results: Results) -> None:
         data = data_set.scaled(stage.scale)
@@ -193,7 +192,7 @@ def _far_away(
 
 
 def _over_tls(stage: Stage, results: Results) -> None:
-    """By TLS to both clusters, and beside it in plain text on the same brokers."""
+    """TLS to both clusters, compared with plain text on the same brokers."""
     data = OVER_TLS.scaled(stage.scale)
     secured = (OURS, TUNED, CEILING)
     plain = tuple(map(in_plain_text, (OURS, TUNED)))
@@ -220,7 +219,7 @@ def _over_tls(stage: Stage, results: Results) -> None:
 
 
 def _from_an_older_source(stage: Stage, results: Results) -> None:
-    """The same records from a source of the default version and from one of an older one."""
+    """Copy the same records from a default-version source and from an older one."""
     data = OLDER_SOURCE.scaled(stage.scale)
     older = from_version(OURS, _OLDER_KAFKA)
     with brokers(stage) as (source, target), _older_source(stage) as older_source:
@@ -312,7 +311,6 @@ def _latency(per_second: int) -> Callable[[Stage, Results], None]:
 
 
 def crowd_question(partitions: int) -> str:
-    """What the question is called in the results."""
     return f"{partitions:,} idle partitions"
 
 
@@ -343,7 +341,7 @@ def _crowd(partitions: int) -> Callable[[Stage, Results], None]:
 
 
 def _spark(stage: Stage, results: Results) -> None:
-    """For reference; left out with a note where it cannot be had."""
+    """Spark for reference; skipped with a note if it cannot be installed."""
     try:
         reference = spark_reference()
     except SetupError as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The result as a page, plots beside it, and tables on the terminal."""
+"""Writes results as a page with plots, and prints tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.targets import outcomes
 
 
 def write(folder: Path, name: str, facts: Mapping[str, str], results: Results) -> Path:
-    """`NAME.md`, `NAME.json` and a picture for every question."""
+    """Write `NAME.md`, `NAME.json` and one plot per question."""
     folder.mkdir(parents=True, exist_ok=True)
     results.save(folder / f"{name}.json")
     lines = [f"# Benchmark {name}", ""]
@@ -47,7 +47,7 @@ def write(folder: Path, name: str, facts: Mapping[str, str], results: Results) -
 
 
 def show(console: Console, results: Results) -> None:
-    """The same on a terminal."""
+    """Print the tables."""
     for question in results.questions():
         heading, *rows = results.rows(question)
         table = Table(*heading)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was measured: values by question, contender and figure; medians and ratios of them."""
+"""Measured values by question, contender and figure; medians and ratios."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from statistics import median
 
 
 class Figure(Enum):
-    """What is measured, with its unit and how it is written."""
+    """A measured quantity, its unit and its format."""
 
     RECORDS = ("records/s", "{:,.0f}")
     MEGABYTES = ("MB/s", "{:,.0f}")
@@ -33,57 +33,52 @@ class Figure(Enum):
 
     @property
     def title(self) -> str:
-        """The heading of its column."""
+        """Return the column heading."""
         return self.value[0]
 
     def text(self, value: float) -> str:
-        """A value as people read it."""
         return self.value[1].format(value)
 
 
 @dataclass(slots=True)
 class Results:
-    """Everything that one run of the benchmark found."""
+    """All values of one run."""
 
     _values: dict[str, dict[str, dict[Figure, list[float]]]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def add(self, question: str, contender: str, figures: dict[Figure, float]) -> None:
-        """One round's figures."""
+        """Add the values of one round."""
         of_contender = self._values.setdefault(question, {}).setdefault(contender, {})
         for figure, value in figures.items():
             of_contender.setdefault(figure, []).append(value)
 
     def questions(self) -> list[str]:
-        """In the order they were asked."""
         return list(self._values)
 
     def contenders(self, question: str) -> list[str]:
-        """Who answered."""
         return list(self._values[question])
 
     def figures(self, question: str) -> list[Figure]:
-        """What was measured for a question."""
         seen = {f for found in self._values[question].values() for f in found}
         return [figure for figure in Figure if figure in seen]
 
     def values(self, question: str, contender: str, figure: Figure) -> list[float]:
-        """Round by round; empty if it was not measured."""
+        """Return the values of all rounds; empty if not measured."""
         return self._values.get(question, {}).get(contender, {}).get(figure, [])
 
     def median(self, question: str, contender: str, figure: Figure) -> float | None:
-        """The middle one of the rounds."""
         values = self.values(question, contender, figure)
         return median(values) if values else None
 
     def ratio(self, question: str, ours: str, theirs: str, figure: Figure) -> float | None:
-        """Our median in units of theirs."""
+        """Return our median divided by theirs."""
         mine = self.median(question, ours, figure)
         other = self.median(question, theirs, figure)
         return mine / other if mine is not None and other else None
 
     def rows(self, question: str) -> Iterator[list[str]]:
-        """A table: a heading, then a line for each contender; the spread of the rounds behind."""
+        """Return a heading and one row per contender, with the spread of the rounds."""
         figures = self.figures(question)
         yield [question, *(figure.title for figure in figures)]
         for contender in self.contenders(question):
@@ -98,7 +93,7 @@ class Results:
             yield row
 
     def save(self, file: Path) -> None:
-        """Every single value, for whoever wants to look."""
+        """Write all values as JSON."""
         plain = {
             question: {
                 contender: {figure.title: values for figure, values in found.items()}

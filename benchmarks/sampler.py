@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a process spends its CPU, line by line: asked a thousand times per CPU-second.
+"""A CPU profiler: samples the current line a thousand times per CPU-second.
 
-Python's signal handlers run when a call into C has returned, so a sample is weighed with the CPU
-that passed since the one before: long calls count in full, for the line that made them.
+Signal handlers of Python run after a call into C returns. So each sample is weighted with the CPU
+time since the previous one: long calls count in full, for the line that made them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _EVERY_SECONDS = 0.001
 
 
 class Sampler:
-    """Between `start` and `save`, on the main thread."""
+    """Samples the main thread between `start` and `save`."""
 
     def __init__(self) -> None:
         self._lines: defaultdict[tuple[str, str, int], float] = defaultdict(float)
@@ -27,7 +27,6 @@ class Sampler:
         self._times = os.times()
 
     def start(self) -> None:
-        """From now on."""
         self._times, self._last = os.times(), time.process_time()
         signal.signal(signal.SIGPROF, self._sample)
         signal.setitimer(signal.ITIMER_PROF, _EVERY_SECONDS, _EVERY_SECONDS)
@@ -41,7 +40,6 @@ class Sampler:
         self._last = now
 
     def save(self, file: Path) -> None:
-        """What was found, as JSON."""
         signal.setitimer(signal.ITIMER_PROF, 0)
         now = os.times()
         found = {

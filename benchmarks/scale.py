@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-scale`: how soon a task with many partitions reports, and resumes after a crash.
+"""`make bench-scale`: time to the first report and to resume after a crash, with many partitions.
 
-One task, over a real control channel, against scripted brokers in another process. The driver's end
-of the channel is a thread of the task's process here, which makes the figures a little worse.
+One task, over a real control channel, against scripted brokers in another process. The driver side
+of the channel is a thread of the same process, which makes the results a little worse.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from benchmarks.scale_broker import PARTITIONS, PRODUCER_ID, Side, brokers
-from sparkmirror.config.settings import FetchSettings, ProduceSettings
 from sparkmirror.model import ProducerState
 from sparkmirror.spark.control_server import ControlServer, EpochTasks
 from sparkmirror.task.control_client import ControlClient
 from sparkmirror.task.copy_task import CopyTask
 from sparkmirror.task.messages import PartitionStart, Progress, Split, TaskSettings
 from sparkmirror.wire.event_loop import EventLoop
-from sparkmirror.wire.settings import ConnectionSettings
+from sparkmirror.wire.settings import ConnectionSettings, FetchSettings, ProduceSettings
 
 FIRST_REPORT_SECONDS = 3.0  # with 50,000 partitions
 RESUME_SECONDS = 30.0  # with 10,000 partitions that were active
@@ -33,7 +32,7 @@ _COPIED, _ALL = 5, 10  # records of an active partition on the target, and on th
 
 @dataclass(slots=True)
 class Figures:
-    """What one task took, in seconds since it was started."""
+    """One task's results, in seconds since its start."""
 
     first_report: float = 0.0
     taken_over: float = 0.0
@@ -67,14 +66,14 @@ class _TimedLoop(EventLoop):
         self._after_turn = after_turn
 
     def run_once(self, longest: float) -> None:
-        """Also tells how long callbacks took, without the waiting."""
+        """Also measures the time in callbacks, without waiting."""
         began = time.process_time()
         super().run_once(longest)
         self._after_turn(time.process_time() - began)
 
 
 def measure(partitions: int, *, is_active: bool) -> Figures:
-    """Start a task whose predecessor died, and let it run until it has taken over everything."""
+    """Start a task after a crash, and run it until it has taken over all partitions."""
     topics = tuple(f"t{index:05}" for index in range(partitions // PARTITIONS))
     source = Side("a", topics, records=_ALL if is_active else _COPIED)
     remote = tuple(f"a.{topic}" for topic in topics)
@@ -174,7 +173,7 @@ def _run(split: Split, settings: TaskSettings) -> Figures:
 
 
 def main() -> int:
-    """Print the figures; the exit code says whether the promises were kept."""
+    """Print the results. Returns 0 if the limits hold."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--idle", type=int, default=50_000, help="partitions with nothing new")
     options.add_argument("--active", type=int, default=10_000, help="partitions to compare")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A scripted broker with many partitions, in a process of its own.
+"""A scripted broker with many partitions, in a separate process.
 
-`support.peers.scripted_cluster` speaks the protocol; here it has fetch sessions and a port. All
-partitions of a side hold the same records.
+`support.peers.scripted_cluster` implements the protocol; this adds fetch sessions and a port. All
+partitions of a side have the same records.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _IDS_VERSION = 13
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """What one cluster holds."""
+    """The records of one cluster."""
 
     alias: str
     topics: tuple[str, ...]
@@ -46,7 +46,7 @@ class _Session:
 
 
 class _ServedSocket:
-    """Reads what is there and writes all."""
+    """A socket that reads without blocking and writes everything."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
@@ -55,12 +55,11 @@ class _ServedSocket:
         self.close = sock.close
 
     def recv(self, size: int) -> bytes:
-        """As a socket that does not block."""
         return self._socket.recv(size, socket.MSG_DONTWAIT)
 
 
 class ScaleCluster(ScriptedCluster):
-    """One broker; fetches name what changed, answers what there is."""
+    """One broker with incremental fetch sessions."""
 
     def __init__(self, side: Side) -> None:
         super().__init__(side.alias, side.topics, PARTITIONS)
@@ -75,7 +74,6 @@ class ScaleCluster(ScriptedCluster):
         self._appends = 0
 
     def wake(self) -> None:
-        """Something was appended."""
         self._appends += 1
         super().wake()
 
@@ -103,7 +101,7 @@ class ScaleCluster(ScriptedCluster):
         return answer, not topics
 
     def _update(self, session: _Session, request: Any, version: int) -> list[TopicPartition]:
-        """The partitions that the request names."""
+        """Update the session with the partitions of the request."""
 
         def name(topic: Any) -> str:
             return self._names[topic.topic_id] if version >= _IDS_VERSION else topic.topic
@@ -132,7 +130,7 @@ class _Acceptor:
 
 
 def _serve(sides: tuple[Side, ...], pipe: Pipe) -> None:
-    """Serve each side on a port of its own until the process is ended."""
+    """Serve each side on its own port until the process ends."""
     loop = EventLoop()
     addresses = []
     for side in sides:
@@ -149,7 +147,7 @@ def _serve(sides: tuple[Side, ...], pipe: Pipe) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """One broker for each side, ready to be asked."""
+    """The addresses of one broker per side."""
 
     addresses: list[str]
     preparing_cpu: float  # seconds that it took to fill the logs
@@ -157,7 +155,7 @@ class Served:
 
 @contextmanager
 def brokers(*sides: Side) -> Iterator[Served]:
-    """Serve these until the block ends."""
+    """Serve these sides until the block ends."""
     context = get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_serve, args=(sides, theirs), daemon=True)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Brokers with a listener for TLS beside the plain one, and a trust store for whoever comes there.
+"""Brokers with a TLS listener beside the plain one, and a trust store for clients.
 
-The store is a JKS made with keytool, as operators have it; Java and sparkmirror read the same file.
+The store is a JKS made with keytool; Java and sparkmirror read the same file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LISTENERS = {_LISTENER: "SSL"}
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """Where contenders reach both clusters, and what their file says about it."""
+    """Addresses of both clusters, and the security lines of the file."""
 
     source: Servers
     target: Servers
@@ -28,7 +28,7 @@ class Way:
 
 
 class Tls:
-    """What brokers and their clients need, in files in a folder."""
+    """Key material of brokers and clients, in files of a directory."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True)
@@ -42,7 +42,7 @@ class Tls:
         self.broker = {f"{prefix}.type": "PEM", f"{prefix}.location": str(identity)}
 
     def way(self, source: LocalCluster, target: LocalCluster) -> Way:
-        """To both clusters by TLS; lines without an alias are meant for both."""
+        """Return TLS access to both clusters; lines without an alias apply to both."""
         return Way(
             Servers(source.listener_servers(_LISTENER)),
             Servers(target.listener_servers(_LISTENER)),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people write who copy topics with Spark's own Kafka source and sink.
+"""Copies topics with Spark's own Kafka source and sink.
 
-Runs in an environment of its own, which has PySpark and nothing else (`spark_reference.py`).
+Runs in a virtual environment with PySpark only (`spark_reference.py`).
 `spark_job.py SOURCE TARGET ALIAS CHECKPOINTS TOPIC...`
 """
 
@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 
 def main() -> None:
-    """Copy until SIGTERM; without arguments nothing, for its jars' sake."""
+    """Copy until SIGTERM; without arguments only fetch the jars."""
     if not sys.argv[1:]:
         return
     source, target, alias, checkpoints, *topics = sys.argv[1:]

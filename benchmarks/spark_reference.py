@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Spark's own Kafka source and sink as a contender, for reference.
 
-They need PySpark 4.2.0, the newest with a matching `spark-sql-kafka` artifact, and so a virtual
-environment of their own, which is kept in the cache. Where it cannot be had, it is left out.
+They need PySpark 4.2.0, the newest with a matching `spark-sql-kafka` artifact, so they have their
+own virtual environment in the cache. If it cannot be created, the contender is skipped.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from xml.sax.saxutils import quoteattr
 
 from benchmarks.addresses import Servers
 from benchmarks.contenders import Contender
 from sparkmirror.config.files.properties import read_properties
+from sparkmirror.devcluster.jars import ivy_settings
 from sparkmirror.devcluster.maven_repository import maven_repository
 from sparkmirror.errors import SetupError
 from sparkmirror.system.cache_directory import cache_directory, ensure_writable
@@ -29,11 +29,11 @@ _HOME = "spark-reference"
 
 
 def spark_reference() -> Contender:
-    """The contender; SetupError if its environment cannot be made."""
+    """Return the contender. Raises SetupError if its environment cannot be created."""
     python = _environment()
 
     def start(file: Path) -> list[str]:
-        """The remote topics are made beforehand: Spark would guess their partitions."""
+        """Create the remote topics first: Spark does not know their partition counts."""
         entries = {key: entry.text for key, entry in read_properties(file).entries.items()}
         alias = entries["clusters"].partition(",")[0].strip()
         source = entries[f"{alias}.bootstrap.servers"]
@@ -42,7 +42,7 @@ def spark_reference() -> Contender:
         there = topics(Servers(source))
         create_topics(Servers(target), {f"{alias}.{name}": there[name] for name in names})
         checkpoints = file.with_suffix(".checkpoints")
-        settings = _ivy_settings(file.with_suffix(".ivysettings.xml"))
+        settings = _write_ivy_settings(file.with_suffix(".ivysettings.xml"))
         return [*_submit(python, settings), source, target, alias, str(checkpoints), *names]
 
     return Contender(
@@ -75,7 +75,7 @@ def _variables(python: Path) -> dict[str, str]:
 
 
 def _environment() -> Path:
-    """The Python of an environment with PySpark, made if need be."""
+    """Return the Python of an environment with PySpark; creates it if it is missing."""
     home = ensure_writable(cache_directory()) / f"{_HOME}-{PYSPARK}"
     python = home / "bin" / "python"
     if (home / "complete").exists():
@@ -83,14 +83,14 @@ def _environment() -> Path:
     _do([sys.executable, "-m", "venv", "--clear", str(home)], {})
     _do([str(python), "-m", "pip", "install", "--quiet", f"pyspark=={PYSPARK}"], {})
     # A job without arguments ends at once; its jars have been fetched then.
-    settings = _ivy_settings(home / "ivysettings.xml")
+    settings = _write_ivy_settings(home / "ivysettings.xml")
     _do(_submit(python, settings), _variables(python))
     (home / "complete").touch()
     return python
 
 
 def _do(command: list[str], variables: dict[str, str]) -> None:
-    """Run something that downloads; once more if that failed half-way."""
+    """Run a command that downloads; retry once."""
     reason = ""
     for _ in range(_ATTEMPTS):
         try:
@@ -112,18 +112,8 @@ def _do(command: list[str], variables: dict[str, str]) -> None:
     raise SetupError(f"PySpark {PYSPARK} could not be installed: {reason}")
 
 
-def _ivy_settings(settings: Path) -> Path:
-    """Where its jars come from: the same place as Kafka's."""
+def _write_ivy_settings(settings: Path) -> Path:
+    """Use the same repository as for the jars of Kafka."""
     cache = cache_directory() / f"{_HOME}-{PYSPARK}" / "ivy"
-    root = maven_repository().root
-    mirror = f" root={quoteattr(root)}" if root else ""
-    settings.write_text(
-        f"""<ivysettings>
-  <settings defaultResolver="central"/>
-  <caches defaultCacheDir={quoteattr(str(cache))}/>
-  <resolvers><ibiblio name="central" m2compatible="true"{mirror}/></resolvers>
-</ivysettings>
-""",
-        encoding="utf-8",
-    )
+    settings.write_text(ivy_settings(cache), encoding="utf-8")
     return settings

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What we want to reach, as ratios of medians within one run, and whether we did."""
+"""Performance targets as ratios of medians within one run, and whether they were reached."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CEILING = "copy loop without Spark"
 
 
 class Target(NamedTuple):
-    """A ratio that should be at least, or at most, so much."""
+    """A ratio with its lower or upper limit."""
 
     question: str
     figure: Figure
@@ -23,13 +23,12 @@ class Target(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The wish in words."""
         sign = ">=" if self.at_least else "<="
         return f"{self.question}: {self.figure.title} {sign} {self.wanted:.3g} x {self.theirs}"
 
 
 class Outcome(NamedTuple):
-    """A target, what was measured, and whether that is enough."""
+    """A target, the measured ratio, and whether it was reached."""
 
     text: str
     ratio: float
@@ -57,7 +56,7 @@ TARGETS = (
 
 
 def outcomes(results: Results) -> Iterator[Outcome]:
-    """Those that were measured."""
+    """Return the targets that were measured."""
     for target in TARGETS:
         ratio = results.ratio(target.question, OURS, target.theirs, target.figure)
         if ratio is not None:

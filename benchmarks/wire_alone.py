@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the wire itself takes: a connection sends record batches to a peer that sends them back.
+"""Measures the wire alone: a connection sends record batches to a peer that echoes them.
 
-The peer is another process, so that the CPU counted is ours alone.
+The peer is another process, so only our CPU is counted.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _HEADER = struct.Struct(">ihhi")
 
 
 def megabytes_per_cpu_second(*, is_secured: bool, total: int) -> float:
-    """Of payload that was sent and came back, as it passes a task: in once, out once."""
+    """Measure payload that is sent and received once, as in a task."""
     security, shown = PLAINTEXT, None
     if is_secured:
         authority = Authority("benchmark")
@@ -85,7 +85,7 @@ def _exchange(loop: EventLoop, connection: BrokerConnection, total: int) -> None
 
 @contextmanager
 def _peer(shown: tuple[str, str] | None) -> Iterator[Address]:
-    """A process that sends everything back; `shown` is its certificate and key."""
+    """Run a process that echoes everything; `shown` is its certificate and key."""
     spawn = multiprocessing.get_context("spawn")
     here, there = spawn.Pipe()
     process = spawn.Process(target=_serve, args=(there, shown), daemon=True)

@@ -50,9 +50,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is marked `thorough`; with --thorough run it and what then runs longer.
+    """Deselect tests marked `thorough`, unless --thorough is set.
 
-    The files that take longest come first, so that no core waits for the last one.
+    The slowest files run first, so that no core is idle at the end.
     """
     order = {f"test_{name}.py": place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: order.get(item.path.name, len(order)))
@@ -68,7 +68,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Name the directory that holds the logs of brokers and mirrors of failed tests."""
+    """Print the directory with the logs of brokers and mirrors of failed tests."""
     if not terminalreporter.stats.keys() & {"failed", "error"}:
         return
     directory = config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
@@ -83,7 +83,7 @@ def kafka_version(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def is_thorough(request: pytest.FixtureRequest) -> bool:
-    """Whether the long versions are wanted."""
+    """Whether --thorough is set."""
     return bool(request.config.getoption("--thorough"))
 
 
@@ -91,7 +91,7 @@ def is_thorough(request: pytest.FixtureRequest) -> bool:
 def shared_clusters(
     tmp_path_factory: pytest.TempPathFactory, kafka_version: str
 ) -> Iterator[dict[str, LocalCluster]]:
-    """Clusters `source` and `target`, one broker each, started together once a session."""
+    """Clusters `source` and `target`, one broker each, started once per session."""
     directory = tmp_path_factory.mktemp("clusters")
     clusters = {
         name: LocalCluster(name, directory / name, version=kafka_version)
@@ -112,11 +112,11 @@ def shared_clusters(
 
 @pytest.fixture(scope="session")
 def source_cluster(shared_clusters: dict[str, LocalCluster]) -> LocalCluster:
-    """The cluster that tests replicate from; nobody may stop or hurt it."""
+    """The shared source cluster; tests must not stop or damage it."""
     return shared_clusters["source"]
 
 
 @pytest.fixture(scope="session")
 def target_cluster(shared_clusters: dict[str, LocalCluster]) -> LocalCluster:
-    """The cluster that tests replicate to; nobody may stop or hurt it."""
+    """The shared target cluster; tests must not stop or damage it."""
     return shared_clusters["target"]

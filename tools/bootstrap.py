@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make .venv and install the locked dependencies into it; standard library only.
+"""Create .venv and install the locked dependencies; standard library only.
 
-Runs before anything is installed, so it explains itself in plain sentences and downloads
-nothing when the lock has not changed since the last time.
+Downloads nothing if the lock has not changed since the last run.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ JAVA_NEEDED = 17
 
 
 def fail(sentence: str) -> None:
-    """End with one sentence on standard error."""
+    """Exit with one line on standard error."""
     print(f"sparkmirror: {sentence}", file=sys.stderr)
     sys.exit(1)
 
@@ -59,14 +58,14 @@ def check_java() -> None:
 
 
 def wanted() -> str:
-    """What the environment must match: the lock, the project file, the interpreter."""
+    """Return what the environment depends on: the lock, the project file, the interpreter."""
     parts = [(ROOT / name).read_bytes() for name in ("requirements.lock", "pyproject.toml")]
     parts.append(f"{sys.version_info[:2]} {ROOT}".encode())
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
 def pip(*arguments: str) -> None:
-    """Run pip in the environment; a registry that drops the line gets another try."""
+    """Run pip in the environment; retries when the connection is lost."""
     command = [str(VENV / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", *arguments]
     for attempt in range(1, ATTEMPTS + 1):
         if subprocess.run(command, check=False).returncode == 0:
@@ -81,7 +80,7 @@ def pip(*arguments: str) -> None:
 
 
 def main() -> None:
-    """Check the machine, then install what is missing."""
+    """Check Python and Java, then install what is missing."""
     check_python()
     check_java()
     if STAMP.exists() and STAMP.read_text() == wanted():

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Captures what a worker of Java's Connect writes, byte for byte, into tests/contract/golden/.
+"""Captures the bytes that a Java Connect worker writes, into tests/contract/golden/.
 
     PYTHONPATH=tests .venv/bin/python tools/capture_connect.py
 
-Starts a one-broker cluster and a distributed worker on the loopback interface, leads connectors
-through their lives over its REST API, and reads its topics with librdkafka. After every step the
-worker's own answers are kept, so that nothing of ours is asked what Java's bytes mean.
+Starts a one-broker cluster and a distributed worker on the loopback interface, runs connectors
+through their life cycles over REST, and reads its topics with librdkafka. The worker's own
+responses are stored after every step, so the expected values do not depend on our code.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ TOPICS = ConnectTopics("connect")
 
 
 def capture(scratch: Path) -> dict[str, Any]:
-    """Let Java write, and read it."""
     with (
         LocalCluster("connect", scratch / "connect") as cluster,
         JavaConnect(cluster, scratch, TOPICS, exactly_once_source_support="enabled") as java,
@@ -41,7 +40,6 @@ def capture(scratch: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Write the golden file."""
     with tempfile.TemporaryDirectory() as scratch:
         found = capture(Path(scratch))
     text = {"kafka": DEFAULT_KAFKA, "how": HOW, **found}

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Captures what Java MirrorMaker 2 writes, byte for byte, into tests/contract/golden/.
+"""Captures the bytes that Java MirrorMaker 2 writes, into tests/contract/golden/.
 
     PYTHONPATH=tests .venv/bin/python tools/capture_golden.py
 
-Starts two one-broker clusters and Java MirrorMaker 2 on the loopback interface, lets it mirror a
-topic with three consumer groups, and reads its topics with librdkafka. What binary records mean is
-said by MM2's own console formatters, so that nothing of ours is asked what Java's bytes are.
+Starts two one-broker clusters and Java MirrorMaker 2 on the loopback interface, mirrors a topic
+with three consumer groups, and reads its topics with librdkafka. MM2's console formatters decode
+binary records, so the expected values do not depend on our code.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ LINES = (
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """A kind of record that a formatter of MM2 prints."""
+    """A record type that a formatter of MM2 prints."""
 
     kind: str
     topic: str
@@ -93,7 +93,7 @@ BINARIES = (
 
 
 def commit_groups(cluster: Cluster) -> None:
-    """Groups that have read some records, with a note where there is one."""
+    """Commit offsets for some groups, one of them with metadata."""
     places = [TopicPartition(TOPIC, index) for index in range(PARTITIONS)]
     wanted = {
         group: {place: CommittedOffset(40 + place.partition, note) for place in places}
@@ -109,13 +109,12 @@ def commit_groups(cluster: Cluster) -> None:
 
 
 def read(cluster: Cluster, topic: str) -> list[Message]:
-    """Everything that a topic holds."""
     places = [(topic, index) for index in range(topic_partitions(cluster, topic))]
     return [one for chunk in messages(cluster, places) for one in chunk]
 
 
 def entry(kind: str, message: Message, **more: str) -> dict[str, Any]:
-    """A record as the golden file lists it."""
+    """Return a record as a golden file entry."""
     return {
         "kind": kind,
         "topic": message.topic(),
@@ -133,7 +132,7 @@ def stored_offsets(cluster: Cluster) -> list[dict[str, Any]]:
 
 
 def has_stored_all(cluster: Cluster) -> bool:
-    """Whether each connector has stored an offset for everything it does."""
+    """Whether each connector has stored all its offsets."""
     if OFFSETS not in topics(cluster):
         return False
     keys = {one.key() for one in read(cluster, OFFSETS)}
@@ -145,7 +144,6 @@ def has_stored_all(cluster: Cluster) -> bool:
 
 
 def capture(scratch: Path) -> list[dict[str, Any]]:
-    """Let Java write, and read it."""
     clusters = {alias: LocalCluster(alias, scratch / alias) for alias in ("primary", "backup")}
     start_all(clusters.values())
     try:
@@ -171,7 +169,6 @@ def capture(scratch: Path) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Write the golden file."""
     with tempfile.TemporaryDirectory() as scratch:
         records = capture(Path(scratch))
     GOLDEN.parent.mkdir(exist_ok=True)

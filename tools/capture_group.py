@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Captures what workers of Java's Connect tell each other through their group, byte for byte.
+"""Captures the group protocol of Java Connect workers, byte for byte.
 
     PYTHONPATH=tests .venv/bin/python tools/capture_group.py
 
-Starts a one-broker cluster and two distributed workers on the loopback interface. The group's
-coordinator shows what every member said when it joined and what the leader gave it; the workers'
-own answers say who runs what afterwards. Connectors are stopped, so that they have no tasks: with
-us, tasks are no matter of the group.
+Starts a one-broker cluster and two distributed workers on the loopback interface. DescribeGroups
+returns the metadata and assignment of every member; the workers' REST responses tell which worker
+runs what. Connectors are stopped and have no tasks, because our group protocol has none.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ PATIENCE_SECONDS = 90.0
 
 
 def members(client: ClusterClient, group: str) -> dict[str, Any] | None:
-    """The group's protocol and members, if it rests."""
+    """Return the protocol and members of the group, if it is stable."""
     found = client.send(Request(DescribeGroupsRequest(groups=[group]), 0, 5)).groups[0]
     if (found.error_code, found.group_state) != (0, "Stable"):
         return None
@@ -58,7 +57,7 @@ def members(client: ClusterClient, group: str) -> dict[str, Any] | None:
 
 
 class Watch:
-    """Looks at the group all the time: a generation in which work is revoked lasts a moment."""
+    """Polls the group continuously: a generation that revokes work is short."""
 
     def __init__(self, connection: ConnectionSettings, group: str) -> None:
         self._connection = connection
@@ -84,7 +83,7 @@ class Watch:
 
 
 def told(java: JavaConnect) -> dict[str, list[str]]:
-    """Who has which connectors, by worker."""
+    """Return the connectors of each worker."""
     found: dict[str, list[str]] = {}
     for name, answer in java.get("/connectors?expand=status").items():
         found.setdefault(answer["status"]["connector"]["worker_id"], []).append(name)
@@ -92,7 +91,7 @@ def told(java: JavaConnect) -> dict[str, list[str]]:
 
 
 def settled(java: JavaConnect, workers: int) -> dict[str, list[str]]:
-    """The same, once so many workers share them."""
+    """Wait until this many workers share the connectors; return them."""
 
     def all_there() -> dict[str, list[str]] | None:
         for name in NAMES:
@@ -105,7 +104,6 @@ def settled(java: JavaConnect, workers: int) -> dict[str, list[str]]:
 
 
 def capture(cluster: LocalCluster, scratch: Path) -> list[dict[str, Any]]:
-    """The steps of one group."""
     topics = ConnectTopics("group")
     connection = ConnectionSettings("connect", (cluster.bootstrap_servers,), "capture")
     folders = [scratch / f"worker-{number}" for number in range(2)]
@@ -144,7 +142,6 @@ def capture(cluster: LocalCluster, scratch: Path) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Write the golden file."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         with LocalCluster("connect", folder / "connect") as cluster:

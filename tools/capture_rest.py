@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Captures what a worker of Java's Connect answers over HTTP, into tests/contract/golden/rest.json.
+"""Captures the HTTP responses of a Java Connect worker into tests/contract/golden/rest.json.
 
     PYTHONPATH=tests .venv/bin/python tools/capture_rest.py
 
-The requests are those of tests/support/data/rest_script.py; the suite sends them to our worker.
+The requests are in tests/support/data/rest_script.py; the tests send them to our worker.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HOW = (
 
 
 def without_documentation(value: object) -> object:
-    """Kafka's texts are Kafka's."""
+    """Remove Kafka's documentation texts."""
     if isinstance(value, dict):
         return {
             key: without_documentation(one) for key, one in value.items() if key != "documentation"
@@ -35,7 +35,6 @@ def without_documentation(value: object) -> object:
 
 
 def main() -> None:
-    """Write the golden file."""
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name)
         with (

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Install what the Kerberos tests need into .venv; standard library only.
+"""Install the dependencies of the Kerberos tests into .venv; standard library only.
 
-The package gssapi has no ready-made files for Linux: it is compiled against the system's Kerberos,
-whose KDC the tests start. Both come from the distribution, and a sentence says how.
+gssapi has no Linux wheels: it is compiled against the system's Kerberos library, whose KDC the
+tests start. Prints the packages to install if they are missing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ NEEDED = {
 
 
 def main() -> int:
-    """Say what is missing, or install the extra."""
     missing = {one: NEEDED[one] for one in NEEDED if shutil.which(one, path=PLACES) is None}
     if not (Path(sysconfig.get_path("include")) / "Python.h").exists():
         missing["Python.h"] = "python3-dev"

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records what a worker of Java's Connect answers, for tests/unit/rest_client/recorded.json.
+"""Records the responses of a Java Connect worker, for tests/unit/rest_client/recorded.json.
 
     PYTHONPATH=tests .venv/bin/python tools/record_rest.py
 
-Starts a one-broker cluster and a distributed worker on the loopback interface, gives it a connector
-that runs, one that fails and one that rests, and keeps every answer as it came, in the order of the
-questions; of long lists (keys, loggers) only a few entries. Addresses are written as HOST:PORT.
+Starts a one-broker cluster and a distributed worker with a running, a failed and a paused
+connector, and records every response unchanged, in the order of the requests. Long lists (keys,
+loggers) are shortened. Addresses are written as HOST:PORT.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PATIENCE_SECONDS = 60.0
 
 
 def questions(config: dict[str, str]) -> Iterator[tuple[str, str, object]]:
-    """What is asked, while `beat` runs, `broken` has failed and `resting` is paused."""
+    """Yield the requests; `beat` runs, `broken` has failed and `resting` is paused."""
     yield "GET", "/", None
     yield "GET", "/connectors", None
     yield "GET", "/connectors?expand=status&expand=info", None
@@ -65,7 +65,7 @@ def questions(config: dict[str, str]) -> Iterator[tuple[str, str, object]]:
 
 
 def brief(path: str, answer: Any) -> Any:
-    """The answer, with few of its many keys or loggers."""
+    """Shorten long lists of keys or loggers."""
     if path.endswith("/config/validate"):
         kept = [
             one
@@ -81,7 +81,7 @@ def brief(path: str, answer: Any) -> Any:
 
 
 def record(java: JavaConnect, cluster: Cluster) -> list[dict[str, Any]]:
-    """Every question with its answer."""
+    """Return every request with its response."""
     config = heartbeat_config(cluster)
     java.create("beat", config)
     java.create("broken", config | {"target.cluster.bootstrap.servers": "127.0.0.1:no"})
@@ -103,7 +103,6 @@ def record(java: JavaConnect, cluster: Cluster) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Write the file anew."""
     with tempfile.TemporaryDirectory() as directory:
         scratch = Path(directory)
         with (

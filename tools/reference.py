@@ -158,7 +158,6 @@ connectors are as in the tables above. `sparkmirror check` also reads such a fil
 
 
 def page() -> str:
-    """The whole page."""
     return "\n".join([_INTRODUCTION, *_lines()]) + "\n"
 
 
@@ -251,7 +250,6 @@ same restrictions. All four services require TLS and SASL, which are keys of the
 
 
 def profiles_page() -> str:
-    """The page about profiles."""
     return "\n".join([_PROFILES_INTRODUCTION, *_profile_lines()])
 
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run make targets that test, one after the other; keep their logs and sum up at the end.
+"""Run make targets with tests in sequence; store their logs and print a summary.
 
-`make test` and `make test-all` call this. After a part that failed the next one runs all the same.
-Everything is kept in build/test until the next run:
+Used by `make test` and `make test-all`. A failed part does not stop the next one. Everything stays
+in build/test until the next run:
 
-    build/test/<part>.log   what the part printed
-    build/test/<part>.xml   its tests with results and durations (pytest's JUnit file)
-    build/test/<part>/      its temporary directories: logs of brokers and mirrors of failed tests
+    build/test/<part>.log   the output of the part
+    build/test/<part>.xml   test results and durations (JUnit)
+    build/test/<part>/      temporary directories: logs of brokers and mirrors of failed tests
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What became of one make target."""
+    """The result of one make target."""
 
     name: str
     code: int
@@ -55,12 +55,11 @@ class Part:
 
     @property
     def passed(self) -> int:
-        """How many tests passed."""
         return self.tests - self.skipped - len(self.failures)
 
 
 def cpu_score() -> float:
-    """Millions of turns a second of a plain Python loop on one core, the best of some tries."""
+    """Measure millions of iterations per second of a Python loop on one core; best of several."""
     best = 0.0
     for _ in range(_TRIES):
         began = time.perf_counter()
@@ -72,9 +71,9 @@ def cpu_score() -> float:
 
 
 def node_id(classname: str, name: str, root: Path = ROOT) -> str:
-    """The name that pytest takes, from the two of a JUnit file.
+    """Convert the two names of a JUnit file to a pytest node id.
 
-    A file that cannot be imported has no class name; then the name is the file's.
+    A file that cannot be imported has no class name; then the name is the file.
     """
     if not classname:
         return str(Path(*name.split(".")).with_suffix(".py")) if name else "a test without a name"
@@ -87,7 +86,7 @@ def node_id(classname: str, name: str, root: Path = ROOT) -> str:
 
 
 def read_results(file: Path) -> tuple[int, int, tuple[Failure, ...]]:
-    """How many tests a JUnit file holds, how many were skipped, and which failed."""
+    """Return the number of tests in a JUnit file, the skipped ones and the failures."""
     if not file.is_file():
         return 0, 0, ()
     tests, skipped, failures = 0, 0, {}
@@ -104,7 +103,7 @@ def read_results(file: Path) -> tuple[int, int, tuple[Failure, ...]]:
 
 
 def run_part(target: str) -> Part:
-    """Run one make target, perhaps with variables; its output goes to the screen and to its log."""
+    """Run one make target, optionally with variables; output goes to the screen and a log."""
     name, *_variables = target.split()
     results = KEPT / f"{name}.xml"
     options = shlex.join([f"--junitxml={results}", f"--basetemp={KEPT / name}"])
@@ -127,13 +126,13 @@ def run_part(target: str) -> Part:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as a person reads them."""
+    """Format seconds as minutes and seconds."""
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
 
 
 def summary(parts: list[Part], scores: tuple[float, float]) -> str:
-    """A row for each part, then what to do about what failed."""
+    """Return a table of the parts, and instructions for failures."""
     lines = ["", f"{'part':<14}{'result':<9}{'tests':>7}  time"]
     lines += [
         f"{part.name:<14}{'failed' if part.code else 'ok':<9}{part.tests or '':>7}  "
@@ -154,7 +153,7 @@ def summary(parts: list[Part], scores: tuple[float, float]) -> str:
 
 
 def what_to_do(failed: list[Part]) -> list[str]:
-    """The failed tests, how to repeat one, and where the logs are."""
+    """List failed tests, the command that repeats one, and the logs."""
     failures = [one for part in failed for one in part.failures]
     lines = [f"FAILED {one.test}\n       {one.reason}" for one in failures[:_MOST_LISTED]]
     if len(failures) > _MOST_LISTED:
@@ -178,9 +177,9 @@ def what_to_do(failed: list[Part]) -> list[str]:
 
 
 def repeating(part: Part) -> str:
-    """What pytest must be told to repeat a failed test.
+    """Return the pytest arguments that repeat a failed test.
 
-    On brokers that is its whole file: later tests of a scenario build on earlier ones.
+    On brokers that is its whole file: later tests of a scenario depend on earlier ones.
     """
     test = part.failures[0].test
     words = test if part.name == "unit" else test.partition("::")[0]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run `make test` again and again, every other time beside busy processes; name what was ever red.
+"""Run `make test` repeatedly, every other time beside busy processes; list all failed tests.
 
-Not part of CI. Logs and results of each run are kept in build/soak/<run>. Exit code 0: all green.
+Not part of CI. Logs and results are in build/soak/<run>. Exit code 0: no test failed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _spin() -> None:
 
 @contextmanager
 def busy(count: int) -> Iterator[None]:
-    """So many processes that compute all the time, at ordinary priority."""
+    """Run this many CPU-bound processes at normal priority."""
     processes = [multiprocessing.Process(target=_spin, daemon=True) for _ in range(count)]
     for one in processes:
         one.start()
@@ -44,7 +44,7 @@ def busy(count: int) -> Iterator[None]:
 
 
 def _make_test(log: BinaryIO) -> int:
-    """The exit code of `make test`; all its processes end with this one (Ctrl-C, SIGTERM)."""
+    """Run `make test` and return its exit code; stops its processes on Ctrl-C and SIGTERM."""
     with subprocess.Popen(
         ["make", "test"], cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, process_group=0
     ) as process:
@@ -56,7 +56,7 @@ def _make_test(log: BinaryIO) -> int:
 
 
 def one_run(number: int, beside: int) -> tuple[bool, list[str]]:
-    """One `make test`; whether it was green, and the tests that were red."""
+    """Run `make test` once. Returns whether it passed, and the failed tests."""
     folder = SOAK / f"{number:02d}"
     folder.mkdir(parents=True)
     began = time.monotonic()
@@ -80,7 +80,6 @@ def one_run(number: int, beside: int) -> tuple[bool, list[str]]:
 
 
 def main() -> int:
-    """Soak, then say which tests were ever red."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=10, help="how often (default 10)")
     parser.add_argument("--busy", type=int, default=6, help="busy processes in every other run")

@@ -16,7 +16,7 @@ _MOST_FILES = 15
 
 
 def table(results: list[Path], score: str) -> str:
-    """Rows of test files, the longest first, with the seconds of their tests and fixtures."""
+    """Return rows of test files, longest first, with the seconds of tests and fixtures."""
     seconds, tests = Counter[str](), Counter[str]()
     for file in results:
         for case in ET.parse(file).getroot().iter("testcase"):  # noqa: S314 - pytest wrote it
@@ -48,7 +48,6 @@ def table(results: list[Path], score: str) -> str:
 
 
 def main() -> int:
-    """Replace the table in the page."""
     results = [KEPT / f"{part}.xml" for part in ("unit", "integration")]
     missing = [str(file.relative_to(ROOT)) for file in results if not file.is_file()]
     if missing:

@@ -4,32 +4,30 @@
 SparkmirrorError
 ├── ConfigError            the file, a key or a value is wrong; fixing it needs a person
 ├── SetupError             the machine lacks something (Java, a port, a directory, a registry)
-├── ClusterError           a Kafka cluster did not do what was asked; names the cluster
+├── ClusterError           a request to a Kafka cluster failed; names the cluster
 │   ├── UnreachableError       no broker answers (retriable)
 │   │   └── ConnectionLostError    one connection could not be opened, was refused or broke
-│   ├── AuthenticationError    who we are was not believed, or could not be said
+│   ├── AuthenticationError    TLS or SASL authentication failed, or credentials are unavailable
 │   ├── BrokerError            a broker answered with an error code (retriable if the code is)
-│   ├── OpenTransactionError   a transaction of somebody holds up what is to be read (retriable)
-│   ├── LeadershipLostError    another worker leads: what this one wanted to write was refused
-│   └── ReplicationFactorError a replication factor that the cluster cannot hold
-├── WorkerError            a Connect worker refused what was asked, or is none; names its address
-│   └── WorkerUnreachableError  nobody answers at that address (retriable)
+│   ├── OpenTransactionError   an open transaction blocks reading (retriable)
+│   ├── LeadershipLostError    another worker is the leader; a write was refused
+│   └── ReplicationFactorError the cluster has too few brokers for a replication factor
+├── WorkerError            a Connect worker refused a request, or is not one; names its address
+│   └── WorkerUnreachableError  no answer from that address (retriable)
 ├── ArgumentError          a call with an argument that is missing or wrong (a ValueError as well)
 ├── GroupMigrationError    a consumer group cannot be moved; says what to do
 ├── ApiError               a request that a worker refuses, with its HTTP status (connect/api.py)
 ├── PlanError              a plan file that cannot be read, written or carried out
-├── StaleOffsetError       what was to be read has been written anew meanwhile (retriable)
-├── WireError              bytes that are not what the protocol says
-│   ├── UnknownVersionError        a record of a newer format: read by nobody, skipped by nobody
-│   ├── UndecodableResponseError   an answer of a broker that is none: as if it had not come
-│   ├── UnsupportedVersionError    the broker supports no version of an API that is needed
-│   └── CorruptRecordBatchError    a record batch that is damaged (retriable: fetch again)
-├── LeaseLostError         a task has not heard from its driver in time (retriable)
-└── FencedError            a task may not write any more: another one took over (retriable)
+├── StaleOffsetError       the record to read has been rewritten meanwhile (retriable)
+├── WireError              bytes that violate the protocol
+│   ├── UnknownVersionError        a record of a newer format; it cannot be read or skipped
+│   ├── UndecodableResponseError   a broker's response that cannot be decoded
+│   ├── UnsupportedVersionError    the broker supports no version of a required API
+│   └── CorruptRecordBatchError    a damaged record batch (retriable: fetch again)
+├── LeaseLostError         a task's lease expired without a renewal by its driver (retriable)
+└── FencedError            another task took over; this one may not write (retriable)
 
-`retriable` on the class (or the instance) is the only thing retry code may ask.
-
-`join_sentences` makes one text of several messages.
+Retry code decides by `retriable` of the class or the instance, and by nothing else.
 """
 
 from __future__ import annotations
@@ -41,13 +39,13 @@ _ENDS = (".", "!", "?")
 
 
 class SparkmirrorError(Exception):
-    """Root of the tree; the message is a sentence a user can act on."""
+    """Root of the tree. The message is a sentence that a user can act on."""
 
     retriable: bool = False
 
 
 class ConfigError(SparkmirrorError):
-    """A configuration that cannot be run; `key` and `where` say which line is to blame."""
+    """An invalid configuration; `key` and `where` identify the line."""
 
     def __init__(self, message: str, *, key: str | None = None, where: str | None = None) -> None:
         super().__init__(message)
@@ -56,7 +54,7 @@ class ConfigError(SparkmirrorError):
 
 
 class SetupError(SparkmirrorError):
-    """The machine is missing something; `remedy` says what to do about it."""
+    """The machine lacks something; `remedy` says how to provide it."""
 
     def __init__(self, message: str, *, remedy: str = "") -> None:
         super().__init__(f"{message} {remedy}".strip())
@@ -64,7 +62,7 @@ class SetupError(SparkmirrorError):
 
 
 class ClusterError(SparkmirrorError):
-    """Something a cluster refused or failed to do; `cluster` is its alias."""
+    """A request that a cluster refused or failed; `cluster` is its alias."""
 
     def __init__(self, message: str, *, cluster: str) -> None:
         super().__init__(message)
@@ -114,21 +112,21 @@ class ConnectionLostError(UnreachableError):
 
 
 class AuthenticationError(ClusterError):
-    """A client could not prove who it is; `cluster` is empty as long as nobody has named it."""
+    """A client could not authenticate; `cluster` is empty until `at` sets it."""
 
     def __init__(self, message: str, *, cluster: str = "", retriable: bool = False) -> None:
         super().__init__(message, cluster=cluster)
         self.retriable = retriable
 
     def at(self, cluster: str) -> AuthenticationError:
-        """The same with the cluster's name, for whoever knows it."""
+        """Return a copy with the cluster's name."""
         return AuthenticationError(
             f"Cluster '{cluster}': {self}", cluster=cluster, retriable=self.retriable
         )
 
 
 class BrokerError(ClusterError):
-    """A broker's own error code, with the topic it was about where there is one."""
+    """A broker's error code, with the topic if the error concerns one."""
 
     def __init__(
         self,
@@ -146,17 +144,17 @@ class BrokerError(ClusterError):
 
 
 class OpenTransactionError(ClusterError):
-    """What is behind an open transaction cannot be read before it ends."""
+    """Records after an open transaction cannot be read before it ends."""
 
     retriable = True
 
 
 class LeadershipLostError(ClusterError):
-    """Another worker has taken over; asking again helps only whoever leads again."""
+    """Another worker is the leader; retrying fails unless this worker becomes leader again."""
 
 
 class ReplicationFactorError(ClusterError):
-    """A replication factor was set in the file and the cluster has too few brokers for it."""
+    """The cluster has too few brokers for a replication factor that the file sets."""
 
     def __init__(self, message: str, *, cluster: str, key: str) -> None:
         super().__init__(message, cluster=cluster)
@@ -164,7 +162,7 @@ class ReplicationFactorError(ClusterError):
 
 
 class WorkerError(SparkmirrorError):
-    """A Connect worker did not do what was asked; `status` is that of HTTP, if any."""
+    """A Connect worker refused a request; `status` is the HTTP status, if any."""
 
     def __init__(self, message: str, *, url: str, status: int | None = None) -> None:
         super().__init__(message)
@@ -173,43 +171,43 @@ class WorkerError(SparkmirrorError):
 
 
 class WorkerUnreachableError(WorkerError):
-    """No answer from the address of a Connect worker."""
+    """A Connect worker's address does not answer."""
 
     retriable = True
 
 
 class ArgumentError(SparkmirrorError, ValueError):
-    """A program of the user's calls us with an argument that is missing or makes no sense."""
+    """A user's program passes a missing or invalid argument."""
 
 
 class GroupMigrationError(SparkmirrorError):
-    """A consumer group cannot be parked; the sentence says what to do."""
+    """A consumer group cannot be parked; the message says what to do."""
 
 
 class PlanError(SparkmirrorError):
-    """A plan that is damaged, foreign, newer than this program, or cannot be stored."""
+    """A plan is damaged, is for another file, is too new, or cannot be stored."""
 
 
 class StaleOffsetError(SparkmirrorError):
-    """A record is not where it was: read the topic again, and ask again."""
+    """A record is no longer at its offset: read the topic again, then retry."""
 
     retriable = True
 
 
 class WireError(SparkmirrorError):
-    """Bytes that do not follow Kafka's protocol."""
+    """Bytes that violate Kafka's protocol."""
 
 
 class UnknownVersionError(WireError):
-    """A record in a version of its format that only a newer program knows."""
+    """A record whose format version this program does not know."""
 
 
 class UndecodableResponseError(WireError):
-    """An answer that cannot be decoded; whoever waits for it is told that the connection broke."""
+    """A response that cannot be decoded; callers see it as a lost connection."""
 
 
 class UnsupportedVersionError(WireError):
-    """The broker supports no version of an API that is needed; nothing was sent."""
+    """The broker supports no version of a required API; nothing was sent."""
 
     def __init__(self, message: str, *, api_key: int) -> None:
         super().__init__(message)
@@ -217,25 +215,25 @@ class UnsupportedVersionError(WireError):
 
 
 class CorruptRecordBatchError(WireError):
-    """A record batch that is damaged; never forwarded."""
+    """A damaged record batch; it is never forwarded."""
 
     retriable = True
 
 
 class LeaseLostError(SparkmirrorError):
-    """The driver has gone silent; the task ended itself rather than write on as a zombie."""
+    """The driver did not renew the lease; the task stopped, so that it is no zombie."""
 
     retriable = True
 
 
 class FencedError(SparkmirrorError):
-    """Another task holds the transactional id, or a transaction timed out; the driver goes on."""
+    """Another task holds the transactional id, or a transaction timed out; the driver replans."""
 
     retriable = True
 
 
 def join_sentences(sentences: Iterable[str]) -> str:
-    """What ends like a sentence is followed by a space, anything else by a semicolon."""
+    """Join messages into one text: a space follows a full sentence, a semicolon a fragment."""
     text = ""
     for one in filter(None, sentences):
         between = " " if text.endswith(_ENDS) else "; "

@@ -19,7 +19,7 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProducerState:
-    """Who writes a target partition, and with which sequence it goes on; -1: nobody yet."""
+    """The producer of a target partition and its next sequence; -1 means no producer yet."""
 
     producer_id: int = -1
     producer_epoch: int = -1
@@ -40,11 +40,11 @@ class Flow:
         return f"{self.source}->{self.target}"
 
 
-HIDDEN = "[hidden]"  # what is shown in the place of a secret
+HIDDEN = "[hidden]"  # shown instead of a secret
 
 
 class Secret:
-    """A value that must never be printed; `reveal()` is the only way to its text."""
+    """A value that is never printed or pickled; `reveal()` returns its text."""
 
     __slots__ = ("_text",)
 
@@ -52,11 +52,10 @@ class Secret:
         self._text = text
 
     def reveal(self) -> str:
-        """The text itself, for the one place that hands it to a client."""
         return self._text
 
     def __repr__(self) -> str:
-        return "[hidden]"
+        return HIDDEN
 
     __str__ = __repr__
 
@@ -67,5 +66,4 @@ class Secret:
         return hash(self._text)
 
     def __reduce__(self) -> tuple[object, ...]:
-        msg = "a Secret is never pickled: it would reach a disk or a Spark closure"
-        raise TypeError(msg)
+        raise TypeError("a Secret is never pickled: it would reach a disk or a Spark closure")

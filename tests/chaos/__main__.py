@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make chaos`: runs scenarios and prints a verdict; exits with 0 only if nothing was harmed."""
+"""`make chaos`: runs scenarios and prints a verdict; exit code 0 only if all checks passed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ _INTERRUPTED = 128 + signal.SIGINT
 
 
 def main() -> int:
-    """Parse, run, tell."""
     options = _options()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)  # everything is ended in order

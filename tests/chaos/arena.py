@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The place of a run: clusters behind lines that can be hurt, and the mirror between them.
+"""The environment of a run: clusters behind TCP proxies, and the mirror between them.
 
-    load --> us (1 broker) ==line== mirror (Spark, a cluster in a box) ==line== hub (3 brokers)
+    load --> us (1 broker) ==proxy== mirror (Spark local-cluster) ==proxy== hub (3 brokers)
 
-The load, the observer and whoever compares talk to the brokers directly. What is started here ends
-here, in whatever way the run ends.
+Load, observer and comparison connect to the brokers directly. Everything that is started here is
+also stopped here.
 """
 
 from __future__ import annotations
@@ -44,11 +44,10 @@ _NAME = "brokers.chaos.test"  # which only the mirror's processes can resolve
 
 
 class NamedCluster(LocalCluster):
-    """A cluster whose brokers send clients that take the detour to a name, not to an address."""
+    """A cluster whose proxied listener advertises a host name instead of an address."""
 
     @property
     def proxied_bootstrap_servers(self) -> str:
-        """What the mirror bootstraps from."""
         return super().proxied_bootstrap_servers.replace(HOST, _NAME)
 
     def _write_files(self, jvm: KafkaJvm) -> None:
@@ -62,11 +61,11 @@ class NamedCluster(LocalCluster):
 
 
 class AbandonedError(Exception):
-    """Raised in a fault's thread when the run is over before the fault is."""
+    """Raised in the thread of a fault if the run ends first."""
 
 
 class Environment:
-    """Clusters, lines and processes of one run; also a context manager."""
+    """Clusters, proxies and processes of one run; also a context manager."""
 
     def __init__(
         self,
@@ -116,12 +115,12 @@ class Environment:
         self._stack.__exit__(kind, error, traceback)
 
     def wait(self, seconds: float) -> None:
-        """Let time pass in a fault's thread."""
+        """Sleep in the thread of a fault. Raises AbandonedError if the run ends."""
         if self._over.wait(seconds):
             raise AbandonedError
 
     def abandon(self) -> None:
-        """Make faults in progress end."""
+        """End all faults in progress."""
         self._over.set()
 
     def _begin(self, stack: ExitStack) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What faults wait for, in the run's time: they end early when the run does."""
+"""Waits for conditions in the threads of faults; they end when the run ends."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ T = TypeVar("T")
 
 
 class FaultError(Exception):
-    """A fault could not be done, or what it broke did not come back."""
+    """A fault could not be injected, or the system did not recover from it."""
 
 
 def await_condition(arena: Environment, check: Callable[[], T], what: str) -> T:
-    """Call `check` until it answers something true, and return that."""
+    """Call `check` until it returns a true value, and return that."""
     waited = 0.0
     while waited < _PATIENCE_SECONDS:
         with contextlib.suppress(psutil.NoSuchProcess, KafkaException):
@@ -37,7 +37,7 @@ def await_condition(arena: Environment, check: Callable[[], T], what: str) -> T:
 
 
 def await_full_membership(arena: Environment) -> None:
-    """Until every partition has all its replicas: the next fault may take another broker."""
+    """Wait until all replicas are in sync, so that the next fault may stop another broker."""
     client = admin(arena.target)
 
     def whole() -> bool:

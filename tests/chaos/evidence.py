@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For whoever hunts a lost or doubled record: the record batches around it, as the target has them.
+"""Evidence for a lost or duplicated record: the record batches around it on the target.
 
-Read from the log segments of a broker, header by header, by nobody's parser but this one. Beside it
-the ledger, and what it should say.
+Reads batch headers from the log segments of a broker with its own parser. Also writes the ledger
+entries beside the expected ones.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _AROUND = 200  # offsets before and after
 
 
 class BatchLine(NamedTuple):
-    """The header fields that tell who wrote a record batch and in which order."""
+    """The header fields that identify the producer and the order of a record batch."""
 
     base_offset: int
     records: int
@@ -33,7 +33,7 @@ class BatchLine(NamedTuple):
 
 
 def batch_lines(folder: Path) -> Iterator[BatchLine]:
-    """The record batches of one partition, oldest first."""
+    """Yield the record batches of one partition, oldest first."""
     for segment in sorted(folder.glob("*.log")):
         data = segment.read_bytes()
         position = 0
@@ -68,13 +68,13 @@ def batch_lines(folder: Path) -> Iterator[BatchLine]:
 
 
 def write_ledger(arena: Environment, entries: Sequence[Entry]) -> None:
-    """What the ledger says, and what happened to logs."""
+    """Write the ledger entries and the actual log changes."""
     lines = [*map(str, entries), "", *map(str, arena.history.claims), ""]
     (arena.directory / "ledger.txt").write_text("\n".join(lines), encoding="utf-8")
 
 
 def write_evidence(arena: Environment, streams: Sequence[StreamVerdict]) -> None:
-    """A file for each partition with trouble; all replicas hold the same, so any broker will do."""
+    """Write a file per partition with anomalies, from the first broker; replicas are equal."""
     wrong = {one.stream[1] for one in streams if not one.is_right}
     data = arena.target.brokers[0].data
     for partition in sorted(wrong):

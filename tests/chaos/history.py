@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What logs lost in a run, and what the ledger must say of it. Pure: logs come as lists.
+"""Records what logs lost in a run, and checks the ledger against it. Pure: logs are lists.
 
-A ledger entry is true if the records between its offsets are exactly those that it is about: of a
-`source-truncated` entry those that only the target holds, of a `gap` those that no side holds.
+A ledger entry is true if its offsets hold exactly its records: a `source-truncated` entry those
+that only the target has, a `gap` those that neither side has.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Entry(NamedTuple):
 
 @dataclass(slots=True)
 class Claim:
-    """What happened to a stream; `log` are all source offsets at that time, `named` some of them.
+    """A change of one stream; `log` has all source offsets at that time, `named` the affected ones.
 
-    `is_part`: an entry may name less than that. `is_required`: there must be an entry.
+    `is_part`: an entry may name fewer offsets. `is_required`: the ledger must have an entry.
     """
 
     kind: str
@@ -47,7 +47,7 @@ class Claim:
     is_required: bool = True
 
     def covers(self, entry: Entry) -> bool:
-        """Whether an entry is true by this."""
+        """Whether this change makes the entry true."""
         if (entry.kind, entry.stream) != (self.kind, self.stream):
             return False
         if not self.named:
@@ -66,14 +66,14 @@ class Claim:
 
 
 class History:
-    """Collects what logs lost; owned by whoever moves them, one at a time."""
+    """Collects what logs lost. Not thread-safe: one fault changes logs at a time."""
 
     def __init__(self) -> None:
         self.claims: list[Claim] = []
         self._gone: dict[Stream, dict[int, int]] = {}
 
     def gone(self, stream: Stream) -> dict[int, int]:
-        """Records that the source held once and lost: their digests by number."""
+        """Return the digests, by number, of records that the source lost."""
         return self._gone.setdefault(stream, {})
 
     def source_truncated(
@@ -86,30 +86,30 @@ class History:
     def source_deleted(
         self, stream: Stream, before: Sequence[Seen], after: Iterable[Seen], copies: Iterable[Seen]
     ) -> None:
-        """The source lost its beginning; what was not copied is nowhere any more."""
+        """The source lost its beginning; records that were not copied are lost."""
         lost, copied = self._lose(stream, before, after), {one.number for one in copies}
         self._claim(GAP, stream, before, [one for one in lost if one.number not in copied])
 
     def source_compacted(
         self, stream: Stream, before: Sequence[Seen], after: Iterable[Seen]
     ) -> None:
-        """The source lost records for newer ones of the same key, which is nobody's loss."""
+        """The source lost records with newer ones of the same key; this is no data loss."""
         self._lose(stream, before, after)
 
     def target_truncated(
         self, stream: Stream, log: Sequence[Seen], before: Iterable[Seen], after: Iterable[Seen]
     ) -> None:
-        """The target lost its tail; what its flow had not stored yet, it need not have missed."""
+        """The target lost its tail; records without a stored position need no entry."""
         lost = {one.number for one in before} - {one.number for one in after}
         named = [one for one in log if one.number in lost]
         self._claim(TARGET_TRUNCATED, stream, log, named, is_part=True, is_required=False)
 
     def target_recreated(self, stream: Stream) -> None:
-        """The target's topic is another one."""
+        """The remote topic was recreated."""
         self.claims.append(Claim(TARGET_RECREATED, stream, (), ()))
 
     def target_restored(self) -> None:
-        """The target is what it was before, its ledger included."""
+        """The target was restored from an older copy, including its ledger."""
         for claim in self.claims:
             claim.is_required = False
 
@@ -139,7 +139,7 @@ class History:
         self.claims.append(Claim(kind, stream, offsets, here, is_part, is_required))
 
     def untruths(self, entries: Sequence[Entry]) -> list[str]:
-        """What the ledger says and is not so, and what it does not say."""
+        """Return wrong entries and missing entries."""
         wrong = [
             f"the ledger is wrong: {entry}"
             for entry in entries

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How each fault is done, and undone: a function per kind, run in a thread of its own.
+"""Injects and reverts each fault: one function per kind, run in its own thread.
 
-A function returns when the harm is over: the broker serves again, the line is whole, the process
-goes on. Whether records flow is not its business.
+A function returns when the fault is over: the broker serves, the network works, the process runs.
+It does not check whether records flow.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _LOOKUP_SECONDS = 3.0
 
 
 def inflict(fault: Fault, arena: Environment) -> None:
-    """Do it; returns when it is over."""
+    """Inject a fault. Returns when it is over."""
     _HOW[fault.kind](fault, arena)
 
 
 def is_possible(fault: Fault, arena: Environment) -> bool:
-    """Whether this machine can do it."""
+    """Whether this machine supports the fault."""
     return fault.kind is not Kind.TARGET_FULL or bool(arena.disks)
 
 
@@ -42,7 +42,7 @@ def is_possible(fault: Fault, arena: Environment) -> bool:
 
 
 def _copying(arena: Environment) -> list[psutil.Process]:
-    """Python workers that talk to the target at this moment."""
+    """Return the Python workers that are connected to the target."""
     ports = {
         int(server.rpartition(":")[2])
         for server in arena.target.proxied_bootstrap_servers.split(",")
@@ -106,7 +106,7 @@ def _stop_worker(fault: Fault, arena: Environment) -> None:
 
 
 def _suspend(fault: Fault, arena: Environment) -> None:
-    """As a machine that is suspended: all of the mirror stands still, and goes on."""
+    """Suspend and continue all processes of the mirror, as when a machine sleeps."""
     await_condition(arena, lambda: _copying(arena), "a worker copies")
     everyone = arena.keeper.processes()
     try:
@@ -234,7 +234,7 @@ def _delay(
 
 
 def _hinder_resolver(fault: Fault, arena: Environment) -> None:
-    """Names resolve slowly or not at all, and every connection has to be made again."""
+    """Delay or fail name resolution, and reset every connection."""
     arena.resolver_file.write_text(f"{_LOOKUP_SECONDS}\n{fault.way}\n", encoding="utf-8")
     try:
         for line in (*arena.source_lines, arena.target_line):
@@ -257,7 +257,7 @@ def _throttle(fault: Fault, arena: Environment) -> None:
 
 
 def _set_quota(arena: Environment, key: str, value: float | None) -> None:
-    """By whichever broker serves just now."""
+    """Set it through any broker that serves."""
 
     def done() -> bool:
         for broker in arena.target.brokers:

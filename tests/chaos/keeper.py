@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A service manager for the mirror: starts it, and starts it again whenever it has ended.
+"""A service manager for the mirror: starts it, and restarts it whenever it exits.
 
-Spark's executors and Python workers may outlive a driver that was killed; they are known, so that
-none is left when the run is over.
+Executors and Python workers may outlive a killed driver. They are tracked, so that none is left
+after the run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _STOP_SECONDS = 60.0
 
 
 class Restarter:
-    """Owns the mirror's processes; also a context manager that leaves none."""
+    """Owns the processes of the mirror; also a context manager that kills all of them."""
 
     def __init__(
         self, file: Path, say: Callable[[str], None], environment: Mapping[str, str]
@@ -51,12 +51,12 @@ class Restarter:
         return MirrorProcess(self._file, environment=self._environment)
 
     def excuse(self, seconds: float) -> None:
-        """An end within so many seconds is somebody's doing."""
+        """Expect an exit within this many seconds."""
         self._excused_until = time.monotonic() + seconds
 
     @contextmanager
     def down(self) -> Iterator[None]:
-        """SIGKILL to everything, leftovers included; nothing is started before the end of this."""
+        """Kill everything, leftovers included; restart at the end of the block."""
         with self._lock:
             self._past.append(self.current)
             for one in self._past:
@@ -67,12 +67,12 @@ class Restarter:
                 self.current = self._start()
 
     def processes(self) -> list[psutil.Process]:
-        """Of the present mirror, all of them."""
+        """Return all processes of the current mirror."""
         with self._lock:
             return self.current.processes()
 
     def stop(self) -> tuple[int, float]:
-        """End the mirror in order: exit code and seconds taken."""
+        """Stop the mirror cleanly. Returns exit code and seconds taken."""
         self._wanted.clear()
         with self._lock:
             code, seconds = self.current.terminate()
@@ -97,18 +97,16 @@ class Restarter:
         self.current = self._start()
 
     def python_workers(self) -> list[psutil.Process]:
-        """Of the present mirror."""
         with self._lock:
             return self.current.python_workers()
 
     def executors(self) -> list[psutil.Process]:
-        """Of the present mirror."""
         with self._lock:
             return self.current.executors()
 
     @property
     def log_files(self) -> list[Path]:
-        """What all mirrors of this run have printed."""
+        """Return the logs of all mirror processes of this run."""
         return [one.log_file for one in (*self._past, self.current)]
 
     def __enter__(self) -> Self:
@@ -127,7 +125,7 @@ class Restarter:
         self._tidy_up()
 
     def _tidy_up(self) -> None:
-        """Spark's cluster in a box writes into its own home: take along what this run left."""
+        """Move what the local-cluster wrote into its home directory to the directory of the run."""
         folders = [
             folder
             for folder in (self._home / "work").glob("app-*")
@@ -140,7 +138,7 @@ class Restarter:
 
 
 def _spark_home() -> Path:
-    """PySpark's folder: executors of a cluster in a box are started with the scripts in it."""
+    """Return the directory of PySpark: its scripts start the executors of a local-cluster."""
     found = importlib.util.find_spec("pyspark")
     assert found is not None
     assert found.origin is not None

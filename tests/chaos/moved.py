@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults that move logs: a function per kind, as in `inflict.py`.
+"""Faults that change logs: one function per kind, as in `inflict.py`.
 
-The mirror is killed, records are written for some seconds more, then nothing is written while a
-log moves. The history learns what each side held before and after.
+The mirror is killed, records are written for some more seconds, then writing pauses while a log
+changes. The history records both sides before and after.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _EXPIRY_MS = "1000"
 
 @contextmanager
 def _standstill(fault: Fault, arena: Environment) -> Iterator[None]:
-    """Kill the mirror; in here nothing is copied or written."""
+    """Kill the mirror and pause the load until the end of the block."""
     with arena.keeper.down():
         arena.wait(fault.seconds)
         with _no_load(arena):
@@ -74,7 +74,7 @@ def _copies(arena: Environment) -> Streams:
 
 
 def truncate_source(fault: Fault, arena: Environment) -> None:
-    """Cut the tail off, under newer leader epochs than the lost records had."""
+    """Truncate the log under newer leader epochs."""
     source = arena.sources[fault.choose(arena.sources)]
     older = arena.directory / "older"
     if fault.way == RESTORED:
@@ -105,7 +105,7 @@ def _cut(fault: Fault, log: list[Seen], stored: int) -> int:
 
 
 def delete_from_source(fault: Fault, arena: Environment) -> None:
-    """DeleteRecords past the stored position, up to the copied end or past that as well."""
+    """DeleteRecords past the stored position, up to the copied end or past it."""
     source = arena.sources[fault.choose(arena.sources)]
     with _standstill(fault, arena):
         before, copies = _held(arena, source), _copies(arena)
@@ -126,7 +126,7 @@ def delete_from_source(fault: Fault, arena: Environment) -> None:
 
 
 def compact_source(fault: Fault, arena: Environment) -> None:
-    """Compact the topic, which is otherwise not compacted."""
+    """Compact the topic, which normally is not compacted."""
     source = arena.sources[fault.choose(arena.sources)]
     load = arena.loads[arena.sources.index(source)]
     with _standstill(fault, arena):
@@ -145,7 +145,7 @@ def compact_source(fault: Fault, arena: Environment) -> None:
 
 
 def _cleaned(held: Streams) -> Streams | None:
-    """What a source holds, if that is no more than a record of every key and a new segment."""
+    """Return the records of a source once the cleaner has finished; else nothing."""
     return held if all(len(log) <= KEYS + 1 for log in held.values()) else None
 
 
@@ -153,7 +153,7 @@ def _cleaned(held: Streams) -> Streams | None:
 
 
 def truncate_target(fault: Fault, arena: Environment) -> None:
-    """Cut the tail off on all replicas, or restore all of the target from an older copy."""
+    """Truncate all replicas, or restore the whole target from an older copy."""
     target, older = arena.target, arena.directory / "older"
     if fault.way == RESTORED:
         with _no_load(arena):
@@ -179,7 +179,7 @@ def truncate_target(fault: Fault, arena: Environment) -> None:
 
 
 def _chop_replicas(fault: Fault, arena: Environment, partition: int) -> None:
-    """Behind a record batch; with transactions behind the end of one, else it never ends."""
+    """Truncate after a record batch; with transactions after a marker, so that none stays open."""
     topic = arena.scenario.remote_topic
     replicas = [list(batch_lines(b.data / f"{topic}-{partition}")) for b in arena.target.brokers]
     lines = min(replicas, key=len)
@@ -193,7 +193,7 @@ def _chop_replicas(fault: Fault, arena: Environment, partition: int) -> None:
 
 
 def recreate_target(fault: Fault, arena: Environment) -> None:
-    """Delete the remote topic; the mirror makes it again if it runs."""
+    """Delete the remote topic; a running mirror recreates it."""
     topic, partitions = arena.scenario.remote_topic, arena.scenario.partitions
     if fault.way == "while running":
         arena.wait(fault.seconds)
@@ -216,7 +216,7 @@ def recreate_target(fault: Fault, arena: Environment) -> None:
 
 
 def expire_producers(fault: Fault, arena: Environment) -> None:
-    """Let the target forget every producer, while the mirror is down or has nothing to write."""
+    """Expire every producer on the target, while the mirror is down or idle."""
     _set_expiry(arena, _EXPIRY_MS)
     try:
         if fault.way == "while down":

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Watches records arrive on the target (librdkafka): do they flow, how long did they pause, when.
+"""Consumes the target with librdkafka: do records flow, how long were pauses, and when.
 
-It sees what any consumer of the target sees, its troubles with a dying leader included. What was
-lost or doubled is found afterwards by reading both sides anew.
+It sees what any consumer sees, including errors of a dying leader. Lost and duplicated records are
+found later by reading both sides again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PAUSE_SECONDS = 0.3  # what counts as a pause
 
 
 class Pause(NamedTuple):
-    """A time without a record of one stream (time.monotonic)."""
+    """A period without a record of one stream (time.monotonic)."""
 
     began: float
     ended: float
@@ -36,12 +36,11 @@ class Pause(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """How long it was."""
         return self.ended - self.began
 
 
 class Observer:
-    """Reads a topic of the target as it grows, from a thread of its own."""
+    """Consumes a topic of the target on its own thread."""
 
     def __init__(self, cluster: Cluster, topic: str, streams: Iterable[Stream]) -> None:
         self._streams = list(streams)
@@ -73,7 +72,7 @@ class Observer:
         self._thread.join()
 
     def begin_again(self, *, is_another: bool) -> None:
-        """Go on at the end of a log that was cut, or at the beginning of another one."""
+        """Continue at the end of a truncated log, or at the beginning of a recreated topic."""
         self._is_another = is_another
         self._again.set()
 
@@ -92,7 +91,7 @@ class Observer:
                         self._note(good, time.monotonic())
 
     def _firsts(self, consumer: Consumer) -> dict[int, int]:
-        """Where to go on in each partition; forgets when later offsets were seen."""
+        """Return the next offset of each partition; drops the times of later offsets."""
         firsts = {}
         for partition in {partition for _, partition in self._streams}:
             place = TopicPartition(self._topic, partition)
@@ -150,6 +149,6 @@ class Observer:
 
 
 def source_and_number(message: Message) -> tuple[str, int]:
-    """Who wrote a record and its number there: its value begins with both, as in `us-17...`."""
+    """Return source and number of a record, from its value, such as `us-17...`."""
     source, _, number = (message.value() or b"").decode().rstrip(".").partition("-")
     return source, int(number)

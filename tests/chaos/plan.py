@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which faults happen, in which order and how: a pure function of a seed.
+"""Chooses faults and their order and variants: a pure function of a seed.
 
-A plan says everything but who is there to be hit: `pick` becomes a process or broker when the time
-has come. Faults that this machine cannot do are left out by the run, not by the plan, so a seed
-means the same everywhere.
+`pick` selects a process or broker when the fault starts. Faults that this machine does not support
+are skipped by the run, not by the plan, so a seed means the same everywhere.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from enum import Enum
 
 
 class Kind(Enum):
-    """What can go wrong."""
+    """The kinds of faults."""
 
     WORKER_KILL = "worker-kill"
     EXECUTOR_KILL = "executor-kill"
@@ -41,7 +40,7 @@ class Kind(Enum):
 
 
 class Place(Enum):
-    """Where a fault strikes; two at once are never in the same place."""
+    """The component that a fault affects; two concurrent faults affect different ones."""
 
     SPARK = "spark"
     SOURCE_BROKERS = "source brokers"
@@ -56,7 +55,7 @@ class Place(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Nature:
-    """What a kind of fault is: where, in which ways, for how many seconds."""
+    """Properties of a kind: place, variants, duration in seconds."""
 
     place: Place
     ways: tuple[str, ...]
@@ -104,8 +103,8 @@ _REST_SECONDS = (1.0, 7.0)  # longer and shorter than positions take to be flush
 class Fault:
     """One fault of a plan.
 
-    `joins`: begins while the one before it is in effect, `after_seconds` after that began. The
-    others begin once records flow again, and `after_seconds` more.
+    `joins`: starts while the previous one is in effect, `after_seconds` after its start. Others
+    start `after_seconds` after records flow again.
     """
 
     number: int
@@ -118,15 +117,13 @@ class Fault:
 
     @property
     def nature(self) -> Nature:
-        """What kind of thing it is."""
         return NATURES[self.kind]
 
     def choose(self, among: Sequence[object]) -> int:
-        """The index of the one that is hit."""
+        """Return the index of the affected process or broker."""
         return int(self.pick * len(among))
 
     def __str__(self) -> str:
-        """In words."""
         words = [self.kind.value]
         if self.way:
             words.append(f"({self.way})")
@@ -136,7 +133,7 @@ class Fault:
 
 
 def draw_plan(seed: int, count: int, kinds: Sequence[Kind] = tuple(Kind)) -> tuple[Fault, ...]:
-    """So many faults; every kind comes once before one comes twice."""
+    """Draw this many faults; every kind occurs once before one occurs twice."""
     chance = random.Random(f"chaos {seed}")
     deck: list[Kind] = []
     faults: list[Fault] = []
@@ -163,7 +160,7 @@ def draw_plan(seed: int, count: int, kinds: Sequence[Kind] = tuple(Kind)) -> tup
 
 
 def _may_join(previous: Fault, nature: Nature) -> bool:
-    """Two at once, in different places, and the first one lasts for some time."""
+    """Whether two faults may overlap: different places, and the first one lasts."""
     brokers = {Place.BROKERS, Place.SOURCE_BROKERS, Place.TARGET_BROKERS}
     here, there = nature.place, previous.nature.place
     apart = here is not there and not (Place.BROKERS in (here, there) and {here, there} <= brokers)

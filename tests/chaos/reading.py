@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a topic holds, read with librdkafka and told apart by source and partition."""
+"""Reads a topic with librdkafka, by source and partition."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Streams = dict[Stream, list[Seen]]
 
 
 def read_streams(cluster: Cluster, topic: str, streams: Sequence[Stream]) -> Streams:
-    """All committed records of a topic."""
+    """Return all committed records of a topic."""
     found: Streams = {stream: [] for stream in streams}
     for chunk in messages(cluster, {(topic, partition) for _, partition in streams}):
         for message in chunk:
@@ -27,6 +27,6 @@ def read_streams(cluster: Cluster, topic: str, streams: Sequence[Stream]) -> Str
 
 
 def _digest(message: Message) -> int:
-    """All of a record that must come through unchanged."""
+    """Hash everything that must not change."""
     parts = (message.key(), message.value(), message.headers(), message.timestamp())
     return crc32(repr(parts).encode())

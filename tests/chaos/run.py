@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One run: records flow, faults strike, records flow again; then both sides are compared."""
+"""One run: inject faults while records flow, wait until they flow again, compare both sides."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _TARGET_MOVED = (Kind.TARGET_TRUNCATE, Kind.TARGET_RECREATE)
 
 @dataclass(slots=True)
 class Struck:
-    """A fault as it happened; times are seconds since the run began."""
+    """A fault as it happened; times are seconds since the start of the run."""
 
     fault: Fault
     began: float
@@ -46,7 +46,7 @@ class Struck:
 
 @dataclass(slots=True)
 class Report:
-    """All that is known of a run."""
+    """The results of a run."""
 
     scenario: Scenario
     directory: Path
@@ -61,12 +61,12 @@ class Report:
 
     @property
     def is_good(self) -> bool:
-        """Nothing lost, nothing twice, order kept, and it always came back by itself."""
+        """Nothing lost, duplicated or reordered, and copying always resumed without help."""
         return bool(self.streams) and not self.complaints and all(s.is_right for s in self.streams)
 
 
 class Run:
-    """Plays a scenario; `play` returns the report."""
+    """Runs a scenario."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Run:
         self._threads: list[threading.Thread] = []
 
     def play(self) -> Report:
-        """Start everything, hurt it, end everything, and say what became of the records."""
+        """Start everything, inject faults, stop everything. Returns the report."""
         with self._arena as arena:
             try:
                 self._play(arena)
@@ -98,7 +98,7 @@ class Run:
         return self._report
 
     def _end_faults(self, arena: Environment) -> None:
-        """A fault in progress may wait for a broker that it has just started: end that as well."""
+        """Stop faults in progress; also brokers that a fault has just started."""
         while any(thread.is_alive() for thread in self._threads):
             for thread in self._threads:
                 thread.join(1.0)
@@ -195,7 +195,7 @@ class Run:
     def _await_flow(
         self, observer: Observer, what: str, seconds: float, *, since: float | None = None
     ) -> bool:
-        """Wait until every stream brings records written from now on."""
+        """Wait until every stream receives records written from now on."""
         since = since or time.time()
         began = time.monotonic()
         while not observer.flows_since(since):
@@ -271,7 +271,7 @@ class Run:
 
 
 def _groups(plan: Sequence[Fault]) -> list[list[Fault]]:
-    """Faults that are in effect at the same time."""
+    """Group faults that are in effect at the same time."""
     groups: list[list[Fault]] = []
     for fault in plan:
         if fault.joins:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is run: how many flows, in which delivery mode, under which load; and its mm2.properties."""
+"""Scenarios: number of flows, delivery mode, load; and the mm2.properties."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KEYS = 300  # different ones in a partition: what is left of it when it is compa
 
 
 class Mode(Enum):
-    """How records are delivered."""
+    """Delivery modes."""
 
     DEFAULT = "default"
     EXACTLY_ONCE = "exactly-once"
@@ -34,17 +34,16 @@ class Scenario:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The clusters that are copied from."""
         return SOURCES[: self.flows]
 
     @property
     def slots(self) -> int:
-        """How many Spark tasks an executor runs: one is to spare, of all executors together."""
+        """Return the Spark slots per executor; one slot in total is spare."""
         return 2 if self.executors > 1 else 3
 
     @property
     def remote_topic(self) -> str:
-        """The one topic of the target that all flows write to."""
+        """The remote topic that all flows write to."""
         return TOPIC if self.flows > 1 else f"{SOURCES[0]}.{TOPIC}"
 
     def __str__(self) -> str:
@@ -53,7 +52,7 @@ class Scenario:
 
 
 def properties(scenario: Scenario, servers: Mapping[str, str]) -> list[str]:
-    """The lines of the file; `servers` are bootstrap servers by cluster."""
+    """Return the lines of the file; `servers` are bootstrap servers by cluster."""
     lines = [f"clusters = {', '.join([*scenario.sources, TARGET])}"]
     for alias in (*scenario.sources, TARGET):
         lines.append(f"{alias}.bootstrap.servers = {servers[alias]}")

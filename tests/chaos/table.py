@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verdict of a run in words: a table by kind of fault, and what went wrong where and when."""
+"""Formats the verdict of a run: a table by kind of fault, and all anomalies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ _LAST_GASP_SECONDS = 1.0  # records still arrive when a fault has begun, and bef
 
 
 def verdict_lines(report: Report) -> list[str]:
-    """What is printed at the end."""
     counts = Counter(one.fault.kind.value for one in report.struck)
     pauses: defaultdict[str, float] = defaultdict(float)
     for began, seconds in report.pauses:
@@ -76,6 +75,6 @@ def _time(report: Report, anomaly: Anomaly) -> float:
 
 
 def _blame(report: Report, when: float) -> str:
-    """The kind of the last fault that had begun by then."""
+    """Return the kind of the last fault that had started by then."""
     before: list[Struck] = [one for one in report.struck if one.began <= when]
     return before[-1].fault.kind.value if before else "(no fault yet)"

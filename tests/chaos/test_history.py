@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ledger is true if it names exactly the records that it is about; anything else is found."""
+"""The history accepts true ledger entries and finds wrong and missing ones."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ LOG = [Seen(offset, offset * 4, offset) for offset in range(100)]
 
 
 def truncated() -> History:
-    """The source was cut at 60, and everything before 80 had been copied."""
+    """A source truncated at 60; everything before 80 was copied."""
     history = History()
     history.source_truncated(STREAM, LOG, LOG[:60], LOG[:80])
     return history
 
 
 def deleted() -> History:
-    """The source deleted what is before 90, and everything before 80 had been copied."""
+    """A source that deleted records before 90; everything before 80 was copied."""
     history = History()
     history.source_deleted(STREAM, LOG, LOG[90:], LOG[:80])
     return history
@@ -40,7 +40,6 @@ def test_what_the_source_lost_is_remembered() -> None:
 
 
 def test_an_exact_entry_is_true() -> None:
-    """Of a cut: what only the target holds. Of a deletion: what neither side holds."""
     assert truncated().untruths([Entry(TRUNCATED, STREAM, 60, 79, 20)]) == []
     assert deleted().untruths([Entry(GAP, STREAM, 80, 89, 10)]) == []
 
@@ -57,7 +56,6 @@ def test_an_exact_entry_is_true() -> None:
     ],
 )
 def test_an_entry_that_is_not_exact_is_found(entry: Entry) -> None:
-    """It is wrong, and what should be there is missing."""
     assert len(truncated().untruths([entry])) == 2
 
 
@@ -71,7 +69,6 @@ def test_a_gap_of_copied_records_is_found() -> None:
 
 
 def test_an_entry_about_nothing_is_found() -> None:
-    """Nothing happened to any log."""
     assert len(History().untruths([Entry("resume-mismatch", STREAM, 5, 5, -1)])) == 1
 
 
@@ -102,7 +99,6 @@ def test_an_entry_replaces_an_older_one_that_begins_at_the_same_offset() -> None
 
 
 def test_an_entry_of_the_target_names_nothing_that_it_did_not_lose() -> None:
-    """It may name less, or nothing: what was not stored was never missed."""
     history = History()
     history.target_truncated(STREAM, LOG, LOG[:80], LOG[:70])
     assert history.untruths([]) == []

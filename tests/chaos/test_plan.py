@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plan is a pure function of its seed, and one that is worth running."""
+"""A plan is a pure function of its seed and covers all kinds."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ def test_every_kind_has_a_nature_and_comes_before_one_comes_twice() -> None:
 
 
 def test_all_ways_occur() -> None:
-    """Nothing in the table is dead."""
     drawn = {(fault.kind, fault.way) for seed in SEEDS for fault in draw_plan(seed, 40)}
     assert drawn == {(kind, way) for kind, nature in NATURES.items() for way in nature.ways}
 
@@ -49,12 +48,10 @@ def test_two_at_once_are_in_different_places(seed: int) -> None:
 
 
 def test_faults_do_join() -> None:
-    """Both at once is a row of the failure table."""
     joined = [fault for seed in SEEDS for fault in draw_plan(seed, 20) if fault.joins]
     assert len(joined) > len(SEEDS)
 
 
 def test_only_the_kinds_asked_for_are_drawn() -> None:
-    """A hunt can be narrowed."""
     wanted = [Kind.DRIVER_KILL, Kind.TARGET_CUT]
     assert {fault.kind for fault in draw_plan(1, 10, wanted)} == set(wanted)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The brokers' name resolves in a mirror's processes, and while a file says so it does not."""
+"""The brokers' name resolves in processes of the mirror, except while a file disables it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOOK_UP = "import socket, sys; print(socket.getaddrinfo(sys.argv[1], 1)[0][4][0]
 
 
 def look_up(file: Path, host: str = NAME) -> tuple[str, float]:
-    """What a process prints that looks a host up, and the seconds that it took."""
+    """Return the output of a process that resolves a host, and the seconds it took."""
     began = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-c", LOOK_UP, host],

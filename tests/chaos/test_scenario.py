@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The properties file of a run says what it means, the evidence what is in a log, and cuts cut."""
+"""The properties file of a scenario is valid, evidence is complete, truncation works."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from support.data.record_batches import LZ4, encode, numbered
 @pytest.mark.parametrize("mode", Mode)
 @pytest.mark.parametrize("flows", [1, 2])
 def test_every_line_of_the_file_is_understood(tmp_path: Path, flows: int, mode: Mode) -> None:
-    """A key that nobody reads would weaken every run, silently."""
+    """An unknown key would weaken every run silently."""
     scenario = Scenario(seed=1, faults=1, flows=flows, mode=mode)
     servers = dict.fromkeys((*scenario.sources, TARGET), "127.0.0.1:1")
     file = tmp_path / "mm2.properties"
@@ -29,7 +29,6 @@ def test_every_line_of_the_file_is_understood(tmp_path: Path, flows: int, mode: 
 
 
 def test_evidence_names_the_writer_of_each_record_batch(tmp_path: Path) -> None:
-    """Segments in order, each up to the room that was reserved and not used."""
     first = encode(numbered(0, 3), producer=(8, 1, 40))
     second = encode(numbered(3, 2), producer=(9, 0, 0), leader_epoch=2)
     third = encode(numbered(5, 1), codec=LZ4)
@@ -48,7 +47,7 @@ def test_evidence_names_the_writer_of_each_record_batch(tmp_path: Path) -> None:
 def test_a_log_is_cut_behind_a_record_batch_of_any_segment(
     tmp_path: Path, keep: int, end: int
 ) -> None:
-    """Segments behind the cut are gone, and so is what was known of producers there."""
+    """Later segments and producer snapshots are removed."""
     folder = tmp_path / "logs-0"
     folder.mkdir()
     first = encode(numbered(0, 3)), encode(numbered(3, 2))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The chaos suite in short: a few faults of a fixed seed; `make chaos` is the real thing."""
+"""A short chaos run with a few faults of a fixed seed; `make chaos` is the full suite."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The line that the chaos suite hurts behaves as a network does."""
+"""The TCP proxy of the chaos suite behaves like a network."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ A_WHILE = 0.3
 
 
 class Broker:
-    """Answers every chunk with the same in capitals, and remembers what it got."""
+    """Echoes every chunk in upper case and stores what it received."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server((HOST, 0))
@@ -44,7 +44,6 @@ class Broker:
                 return
 
     def close(self) -> None:
-        """Listen no more."""
         if self._listener.fileno() >= 0:
             self._listener.shutdown(socket.SHUT_RDWR)
             self._listener.close()
@@ -52,7 +51,6 @@ class Broker:
 
 @pytest.fixture
 def broker() -> Iterator[Broker]:
-    """Something to talk to."""
     found = Broker()
     yield found
     found.close()
@@ -60,14 +58,14 @@ def broker() -> Iterator[Broker]:
 
 @pytest.fixture
 def line() -> Iterator[NetworkLink]:
-    """A line without trouble."""
+    """A link without faults."""
     with NetworkLink("test") as found:
         yield found
 
 
 @pytest.fixture
 def client(line: NetworkLink, broker: Broker) -> Iterator[socket.socket]:
-    """A client that has exchanged a word with the broker."""
+    """A client that has exchanged one message with the broker."""
     port = line.proxy(lambda: broker.port)
     with closing(socket.create_connection((HOST, port), PATIENCE_SECONDS)) as connection:
         connection.sendall(b"hello ")
@@ -76,7 +74,7 @@ def client(line: NetworkLink, broker: Broker) -> Iterator[socket.socket]:
 
 
 def silent(client: socket.socket) -> bool:
-    """Whether nothing comes for a while."""
+    """Whether nothing is received for a while."""
     client.settimeout(A_WHILE)
     try:
         client.recv(100)
@@ -88,7 +86,7 @@ def silent(client: socket.socket) -> bool:
 
 
 def ask(port: int) -> bytes:
-    """Connect and wait for a word."""
+    """Connect and wait for a response."""
     with closing(socket.create_connection((HOST, port), PATIENCE_SECONDS)) as client:
         return client.recv(100)
 
@@ -96,7 +94,6 @@ def ask(port: int) -> bytes:
 def test_requests_that_are_held_arrive_when_the_line_heals(
     line: NetworkLink, broker: Broker, client: socket.socket
 ) -> None:
-    """The broker hears nothing during the cut and everything afterwards."""
     line.cut(to_broker=True, to_client=False)
     client.sendall(b"late")
     assert silent(client)
@@ -108,7 +105,6 @@ def test_requests_that_are_held_arrive_when_the_line_heals(
 def test_replies_can_be_held_while_requests_pass(
     line: NetworkLink, broker: Broker, client: socket.socket
 ) -> None:
-    """The request takes effect, and its sender does not learn it."""
     line.cut(to_broker=False, to_client=True)
     client.sendall(b"done")
     eventually(lambda: broker.received == b"hello done", PATIENCE_SECONDS, "it took effect")
@@ -120,7 +116,7 @@ def test_replies_can_be_held_while_requests_pass(
 def test_what_a_client_sent_before_it_gave_up_arrives_all_the_same(
     line: NetworkLink, broker: Broker, client: socket.socket
 ) -> None:
-    """As from a kernel that still has it in its buffer: the late request of a zombie."""
+    """Like bytes in a kernel buffer: the late request of a zombie."""
     line.cut(to_broker=True, to_client=False)
     client.sendall(b"zombie" * 10_000)
     client.close()
@@ -150,7 +146,6 @@ def test_a_torn_line_loses_what_is_on_the_way(
 
 
 def test_a_slow_line_delays_both_ways(line: NetworkLink, client: socket.socket) -> None:
-    """A round trip takes at least the sum of the delays, and after the line has healed does not."""
     line.slow(to_broker=0.6, to_client=0.3)
     began = time.monotonic()
     client.sendall(b"slow")
@@ -163,7 +158,6 @@ def test_a_slow_line_delays_both_ways(line: NetworkLink, client: socket.socket) 
 
 
 def test_a_window_bounds_what_a_slow_line_carries(line: NetworkLink, client: socket.socket) -> None:
-    """So many bytes for each round trip, as TCP does it; without windows only the delay counts."""
     size = 200_000
     line.slow(to_broker=0.05, to_client=0.05)
     took = []
@@ -182,7 +176,6 @@ def test_a_window_bounds_what_a_slow_line_carries(line: NetworkLink, client: soc
 def test_a_broker_that_is_not_there_is_a_broken_connection(
     line: NetworkLink, broker: Broker
 ) -> None:
-    """The client does not hang on a proxy that has nobody to forward to."""
     port = line.proxy(lambda: broker.port)
     broker.close()
     with pytest.raises(ConnectionResetError):
@@ -190,7 +183,7 @@ def test_a_broker_that_is_not_there_is_a_broken_connection(
 
 
 def test_an_unbounded_amount_is_not_held(line: NetworkLink, client: socket.socket) -> None:
-    """A sender that goes on into a cut line must wait some time, as on a real one."""
+    """A sender must block after a while, as with a real network."""
     line.cut(to_broker=True, to_client=False)
     client.settimeout(A_WHILE)
     with pytest.raises(TimeoutError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The comparison finds every kind of harm, and nothing where there is none."""
+"""The comparison finds every kind of anomaly, and no false ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ ORIGINALS = [Seen(offset, offset * 4, offset * 7) for offset in range(10)]
 
 
 def copies(*numbers: int) -> list[Seen]:
-    """Copies of these originals, in this order."""
     return [Seen(100 + place, n * 4, n * 7) for place, n in enumerate(numbers)]
 
 
@@ -68,7 +67,6 @@ def test_what_the_source_lost_may_stay_on_the_target() -> None:
     ],
 )
 def test_harm_beside_lost_records_is_counted(numbers: list[int], expected: dict[str, int]) -> None:
-    """What the source lost hides nothing."""
     held = ORIGINALS[:4] + ORIGINALS[7:]
     gone = {one.number: one.digest for one in ORIGINALS[4:7]}
     assert dict(compare(STREAM, held, copies(*numbers), gone).counts) == expected
@@ -77,7 +75,6 @@ def test_harm_beside_lost_records_is_counted(numbers: list[int], expected: dict[
 
 
 def test_neighbours_are_told_as_one() -> None:
-    """A run says where it begins and ends: the source's offsets of lost, else the target's."""
     verdict = compare(STREAM, ORIGINALS, copies(0, 1, 4, 5, 6, 8, 9, 4, 5, 6))
     told = [
         (one.what, one.first.offset, one.last.offset, one.records, one.at)
@@ -87,6 +84,5 @@ def test_neighbours_are_told_as_one() -> None:
 
 
 def test_a_source_that_is_itself_out_of_order_is_refused() -> None:
-    """Then nothing could be concluded about the copy."""
     with pytest.raises(ValueError, match="not in order"):
         compare(STREAM, ORIGINALS[::-1], [])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""After a run every offset is translated by the offset map, and compared with the truth."""
+"""Translates every offset after a run with the offset map, and compares the result."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def translations(
     originals: Mapping[Stream, Sequence[Seen]],
     copies: Mapping[Stream, Sequence[Seen]],
 ) -> Counter[str]:
-    """How many records were translated how; one that never arrived is not asked for."""
+    """Count records by quality of translation; skips records that never arrived."""
     counts: Counter[str] = Counter()
     settings = ConnectionSettings("target", tuple(target.bootstrap_servers.split(",")), "chaos")
     with closing(ClusterClient(settings)) as client:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Both sides of a run compared: what was lost, what came twice, what came out of order.
+"""Compares both sides of a run: lost, duplicated and reordered records.
 
-Pure: the records come as lists, per source and partition, in the order of their logs.
+Pure: records are lists, per source and partition, in log order.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NEAR = 50  # two sources interleave in one log of the target
 
 
 class Seen(NamedTuple):
-    """A record as one side has it; the digest is of all that must come through unchanged."""
+    """A record on one side; the digest covers everything that must not change."""
 
     offset: int
     number: int
@@ -28,9 +28,9 @@ class Seen(NamedTuple):
 
 
 class Anomaly(NamedTuple):
-    """Neighbours with the same thing wrong; their offsets are the target's, of lost the source's.
+    """Adjacent records with the same anomaly; target offsets, for lost records source offsets.
 
-    `at` is the target offset where it shows: of lost records, the next one's.
+    `at` is the target offset where it shows; for lost records that of the next one.
     """
 
     what: str
@@ -43,7 +43,7 @@ class Anomaly(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StreamVerdict:
-    """What became of the records of one source and partition."""
+    """The result for one source and partition."""
 
     stream: Stream
     records: int
@@ -52,7 +52,7 @@ class StreamVerdict:
 
     @property
     def is_right(self) -> bool:
-        """All there, each once, in order, unchanged, nothing else."""
+        """Whether all records are there once, in order and unchanged, and no others."""
         return not self.anomalies
 
 
@@ -67,10 +67,10 @@ def compare(
     copies: Iterable[Seen],
     gone: Mapping[int, int] = MappingProxyType({}),
 ) -> StreamVerdict:
-    """Compare one stream; the originals' numbers grow, so a number says which record it is.
+    """Compare one stream; numbers of the source records increase and identify records.
 
-    `gone`: digests by number of what the source held and lost. It may be on the target, in its
-    place and once.
+    `gone` has the digests, by number, of records that the source lost. They may be on the target,
+    in order and once.
     """
     digests = {one.number: one.digest for one in originals}
     if len(digests) != len(originals) or list(digests) != sorted(digests):
@@ -112,7 +112,7 @@ def _next_offset(number: int, numbers: Sequence[int], arrived: Mapping[int, int]
 
 
 def _runs(stream: Stream, wrong: Sequence[tuple[str, Seen]], reach: int) -> list[Anomaly]:
-    """Neighbours with the same trouble as one: thousands of lines help nobody."""
+    """Merge adjacent records with the same anomaly."""
     runs: list[Anomaly] = []
     for what, one in wrong:
         last = runs[-1] if runs else None

@@ -288,7 +288,7 @@ def test_records_of_internal_topics_are_read_or_corrupt(data: st.DataObject) -> 
 @pytest.mark.parametrize("messages", OLD, ids=range(len(OLD)))
 def test_messages_of_old_formats_are_refused_by_their_name(messages: bytes) -> None:
     """Also those that are shorter than a record batch's header, which nobody would read on from."""
-    with pytest.raises(CorruptRecordBatchError, match="format version"):
+    with pytest.raises(CorruptRecordBatchError, match="message format"):
         through(messages)
 
 
@@ -414,7 +414,7 @@ NEGATIVE = ApiVersionsResponse(
 
 
 def exchanged(peer: Peer) -> None:
-    """A request on a connection of its own: an answer or a failure, and not both."""
+    """A request on its own connection: an answer or a failure, and not both."""
     loop, outcome = EventLoop(), Outcome()
     try:
         connection = BrokerConnection(
@@ -439,7 +439,7 @@ def exchanged(peer: Peer) -> None:
 @given(data=st.data())
 @fuzzed(0.7)
 def test_a_request_ends_once_whatever_comes_back(peer: Peer, data: st.DataObject) -> None:
-    """With an answer or as lost; the loop goes on."""
+    """With an answer or as lost; the loop continues."""
     peer.says = data.draw(
         damaged([WELCOME, framed(struct.pack(">i", 1) + bytes(VERSIONS.encode(version=0)))])
     )

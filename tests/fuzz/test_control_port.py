@@ -16,7 +16,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkmirror.config.settings import FetchSettings, ProduceSettings
 from sparkmirror.errors import WireError
 from sparkmirror.model import TopicPartition
 from sparkmirror.spark import control_acceptor, control_server
@@ -36,7 +35,7 @@ from sparkmirror.task.messages import (
     split_to_json,
 )
 from sparkmirror.task.progress_json import progress_from_json, progress_to_json
-from sparkmirror.wire.settings import ConnectionSettings
+from sparkmirror.wire.settings import ConnectionSettings, FetchSettings, ProduceSettings
 from support.fuzzing import HUSH, attempt, damaged, fuzzed
 from support.waiting import PATIENCE_SECONDS, eventually
 

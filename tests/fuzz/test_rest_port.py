@@ -114,7 +114,7 @@ def test_good_requests_are_understood(client: ServedRest, said: bytes) -> None:
 def test_a_body_that_is_none_is_refused_once(
     client: ServedRest, caplog: pytest.LogCaptureFixture, pause: float
 ) -> None:
-    """By the server, when the application may have begun to read it, or to answer."""
+    """By the server, when the application may have started to read it, or to answer."""
     head, body = REQUESTS[-1][: -len(CHUNKS)], b'5\r\n{"a":\r\x0b2\r\n1}\r\n0\r\n\r\n'
     for method in (b"POST", b"GET", b"PUT", b"ODD"):
         with socket.create_connection(("127.0.0.1", client.port), SECONDS) as stranger:

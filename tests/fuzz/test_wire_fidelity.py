@@ -27,7 +27,6 @@ from sparkmirror.wire.reframe import (
     OffsetRun,
     needs_reframe,
     reframe,
-    slice_records,
     split_batch_view,
 )
 from support.data.record_batches import CODECS, header, seal
@@ -158,21 +157,6 @@ def test_reframing_keeps_every_wanted_record(
 
 
 @quick
-@given(one=batches(may_have_holes=False), data=st.data())
-def test_a_slice_holds_its_records(one: GeneratedBatch, data: st.DataObject) -> None:
-    """Any first record, any number of them, the codec of the whole."""
-    first = data.draw(st.integers(0, len(one.records) - 1))
-    count = data.draw(st.integers(1, len(one.records) - first))
-
-    view = slice_records(memoryview(one.raw), first, count)
-
-    wanted = one.records[first : first + count]
-    assert arrived(view) == numbered_anew(wanted)
-    assert header(view).compression_type == one.codec
-    assert header(view).max_timestamp == max(r.timestamp for r in wanted)
-
-
-@quick
 @given(log=logs(), codec=CODEC, limit=LIMIT, share=st.floats(0, 1))
 def test_a_response_comes_through_whole(
     log: list[GeneratedBatch], codec: int | None, limit: int, share: float
@@ -284,7 +268,6 @@ def everything(raw: bytes) -> None:
         lambda: prepare_batches(view, 0),
         lambda: prepare_batches(view, 0, codec=3),
         lambda: split_batch_view(view, (1,)),
-        lambda: slice_records(view, 0, 2),
         lambda: reframe(RecordBatch(view), 0),
         lambda: RecordBatch(view).is_abort_marker(),
     ):
@@ -378,7 +361,7 @@ def test_ten_thousand_records_in_a_batch_are_cut_like_few(codec: int) -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_record_of_a_megabyte_is_moved_like_a_small_one(codec: int) -> None:
-    """With a hole before it, so that it has to be cut anew; alone, it cannot be halved."""
+    """With a hole before it, so that it has to be cut again; alone, it cannot be halved."""
     value = random.Random(2).randbytes(1 << 20)
     records = [GeneratedRecord(3, 5, None, value, ((b"h", None),))]
     one = encode_batch(records, base_offset=0, last_offset=3, codec=codec)

@@ -36,3 +36,11 @@ def admin(connection: ConnectionSettings) -> Iterator[ClusterAdmin]:
     """An admin client connected to that broker."""
     with ClusterAdmin(connection) as opened:
         yield opened
+
+
+@pytest.fixture(params=["classic", "consumer"])
+def protocol(request: pytest.FixtureRequest, kafka_version: str) -> str:
+    """The classic rebalance protocol, and that of KIP-848."""
+    if request.param == "consumer" and kafka_version.startswith("3."):
+        pytest.skip("brokers before 4.0 do not speak KIP-848 unless told to")
+    return str(request.param)

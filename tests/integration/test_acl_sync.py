@@ -105,7 +105,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory, kafka_version: str) -> Iterat
 
 @dataclass(slots=True)
 class Bench:
-    """A flow of ACLs with an alias and a user of its own; may be started again."""
+    """A flow of ACLs with an alias and its own user; may be started again."""
 
     source: LocalCluster
     target: LocalCluster
@@ -493,7 +493,7 @@ def test_a_running_flow_carries_acls_over(pair: Pair, tmp_path: Path) -> None:
 
 
 def test_missing_describe_configs(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    """MM2's testMissingDescribeConfigsAcl: said with cluster and right, and the rest goes on."""
+    """MM2's testMissingDescribeConfigsAcl: said with cluster and right, and the rest continues."""
     topic = unique_name("secretive")
     create_topics(bench.source, {topic: 1}, {"retention.ms": "100000"})
     create_topics(bench.target, {f"{bench.alias}.{topic}": 1})

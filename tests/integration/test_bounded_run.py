@@ -68,7 +68,7 @@ def position_key(topic: str, partition: int = 0) -> bytes:
 
 
 def write_holes(cluster: Cluster, topic: str) -> None:
-    """Every third record has a key of its own; of the others only the last of each key stays."""
+    """Every third record has its own key; of the others only the last of each key stays."""
     speed_up_log_cleaner(cluster)
     records = [
         (0, record._replace(key=record.key if number % 3 == 0 else b"%d" % (number % 7)))

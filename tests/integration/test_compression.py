@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`compression.type`: whatever codec the source has, the target gets the one that was asked for."""
+"""`compression.type`: whatever codec the source has, the target gets the one that was requested."""
 
 from __future__ import annotations
 

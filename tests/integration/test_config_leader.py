@@ -226,7 +226,7 @@ def test_an_open_transaction_of_a_dead_leader(
     (offset,) = tail.append(
         {0: build_record_batch([(b"connector-b", b'{"properties":{"name":"b"}}')])}
     ).values()
-    with pytest.raises(OpenTransactionError, match=f"{leader_id}.*since offset 1,"):
+    with pytest.raises(OpenTransactionError, match=f"{leader_id}.*at offset 1,"):
         list(tail.read_new({TopicPartition(topic, 0): offset + 1}, 0.5))
     leader = ConfigLog(client, topic)
     leader.become_leader(leader_id, KEY)

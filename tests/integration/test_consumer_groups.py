@@ -116,7 +116,7 @@ def states(flow: Flow, group: str) -> dict[str, dict[str, Any]]:
 
 
 def test_an_idle_group_is_synced_to_the_very_record(flow: Flow) -> None:
-    """And goes on being synced as it moves."""
+    """And continues being synced as it moves."""
     group = f"{flow.alias}-idle"
     for offsets in ({0: 17, 1: 400}, {0: 23, 1: 500}):
         commit(flow.source, group, flow.topic, offsets)
@@ -142,7 +142,6 @@ def test_an_idle_group_is_never_moved_back(flow: Flow) -> None:
     assert committed(flow.target, group, flow.remote, 1) == {0: 300}
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_group_with_members_on_the_target_is_never_touched(flow: Flow, protocol: str) -> None:
     """Whichever protocol it speaks; when they are gone it is synced."""
     group = f"{flow.alias}-active-{protocol}"
@@ -194,7 +193,7 @@ def test_offsets_are_translated_by_the_command(flow: Flow) -> None:
 
 
 def test_a_group_is_parked_under_load_without_processing_twice_or_skipping(flow: Flow) -> None:
-    """Its consumer stops in the middle, is parked, and goes on on the target."""
+    """Its consumer stops in the middle, is parked, and continues on the target."""
     group, topic = f"{flow.alias}-parked", f"{flow.topic}-load"
     remote = f"{flow.alias}.{topic}"
     with Load(flow.source, topic, per_second=300, partitions=PARTITIONS) as load:

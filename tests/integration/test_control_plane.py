@@ -33,7 +33,6 @@ from sparkmirror.topology.internal_topics import (
 )
 from sparkmirror.topology.replication_factors import ReplicationFactorChooser
 from sparkmirror.topology.topics import (
-    ConfigsUnknown,
     TopicRules,
     plan_topics,
     topics_to_create,
@@ -52,7 +51,7 @@ def cluster(target_cluster: LocalCluster) -> LocalCluster:
 
 @pytest.fixture
 def own_admin(tmp_path: Path, kafka_version: str) -> Iterator[ClusterAdmin]:
-    """Connected to a broker with a setting of its own, which a test may fill with topics."""
+    """Connected to a broker with its own setting, which a test may fill with topics."""
     config = {"log.retention.bytes": "123456789"}
     with LocalCluster("own", tmp_path, version=kafka_version, config=config) as cluster:
         connection = ConnectionSettings("own", (cluster.bootstrap_servers,), "control-plane-test")
@@ -273,7 +272,7 @@ def test_a_refused_permission_concerns_its_own_topic_only(
         assert configs.failed["secret"].code == 29
         assert "lacks a permission" in str(configs.failed["secret"])
         plan = plan_topics(known, known, configs.found, rules, 1)
-        assert plan.notices == (ConfigsUnknown("secret", "a.secret"),)
+        assert [(one.kind, one.remote) for one in plan.notices] == [("configs unknown", "a.secret")]
         outcomes = {o.action.remote: o.error for o in apply_topic_plan(plan.actions, admin)}
         assert outcomes.pop("a.open") is None
         refused = outcomes.pop("a.closed")
@@ -288,7 +287,7 @@ def test_a_refused_permission_concerns_its_own_topic_only(
 def test_two_thousand_topics_take_few_requests(
     own_admin: ClusterAdmin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Discovery is one request, however many topics there are; configs are asked for in bulk."""
+    """Discovery is one request, however many topics there are; configs are requested in bulk."""
     names = [unique_name(f"many-{number}") for number in range(2000)]
     create_with_admin(own_admin, *(NewTopic(name, 1, 1) for name in names))
     asked: list[object] = []

@@ -50,7 +50,7 @@ def run(line: str) -> str:
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """The scripts on the PATH, and a cache of its own that shares only what was downloaded."""
+    """The scripts on the PATH, and its own cache that shares only what was downloaded."""
     cache = tmp_path / "cache"
     cache.mkdir()
     for shared in ("kafka", "class-data"):

@@ -110,7 +110,7 @@ def flow(
 
 
 def test_a_killed_worker_is_fenced_and_followed(flow: Flow) -> None:
-    """SIGKILL to a task's process: the flow is planned anew from what was committed."""
+    """SIGKILL to a task's process: the flow is planned again from what was committed."""
     topic = flow.topics["worker"]
     with Load(flow.source, topic, per_second=PER_SECOND, partitions=PARTITIONS):
         flow.await_more(topic)

@@ -46,7 +46,7 @@ def blocks(heading: str, language: str) -> list[str]:
 
 
 class Walk:
-    """The document with names that no other test uses, in a directory of its own."""
+    """The document with names that no other test uses, in its own directory."""
 
     def __init__(self, directory: Path, source: LocalCluster, target: LocalCluster) -> None:
         self.primary, self.backup = unique_name("primary"), unique_name("backup")

@@ -249,7 +249,7 @@ def test_killing_everything_loses_nothing(clusters: dict[str, LocalCluster]) -> 
 def test_killing_everything_leaves_records_and_positions_that_agree(
     killed: Remains, clusters: dict[str, LocalCluster]
 ) -> None:
-    """In the middle of transactions: both are decided together, and a new run goes on."""
+    """In the middle of transactions: both are decided together, and a new run continues."""
     prefix = f"{ONCE}-mm2-{CONNECTOR}-"
     assert killed.transactional_ids == [f"{prefix}0", f"{prefix}1"]
     assert killed.committed == killed.positions
@@ -261,7 +261,7 @@ def test_killing_everything_leaves_records_and_positions_that_agree(
 def test_a_target_that_hangs_does_not_delay_the_end(
     running: Running, clusters: dict[str, LocalCluster]
 ) -> None:
-    """SIGTERM ends within 10 s although nothing is acknowledged; the next run goes on."""
+    """SIGTERM ends within 10 s although nothing is acknowledged; the next run continues."""
     hanging = clusters["b"].brokers[0]
     with load(clusters, "hanging"):
         await_more(clusters, "hanging")

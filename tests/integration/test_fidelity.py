@@ -498,7 +498,7 @@ def test_tombstones_stay_as_long_as_the_target_says(copied: Copied) -> None:
     produce(copied.target_cluster, remote(topic), [(0, Record(b"roll again", b"roll"))])
 
     def cleaned(batches: list[LoggedBatch]) -> bool:
-        """The cleaner has set a time of its own, or taken tombstones away.
+        """The cleaner has set its own time, or taken tombstones away.
 
         While it puts a segment in place of another one, the files hold the last segment only.
         """
@@ -599,7 +599,7 @@ def java_line(partition: int, record: ConsumedRecord) -> str:
 
 
 def test_java_reads_what_the_source_holds(copied: Copied) -> None:
-    """All codecs, cut anew because of holes, a trimmed log or append times; the odd header."""
+    """All codecs, cut again because of holes, a trimmed log or append times; the odd header."""
     names = [f"fidelity-{name}" for name in ("compacted", "trimmed", "append-source")]
     expected = sorted(
         java_line(place[1], record)

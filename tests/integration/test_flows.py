@@ -136,7 +136,7 @@ def add_topic_and_partition(
 
 
 def make_steady(source: LocalCluster, name: str) -> str:
-    """A topic that goes on flowing while something happens to others."""
+    """A topic that continues flowing while something happens to others."""
     topic = f"{PREFIX}-{name}"
     create_topics(source, {topic: 1})
     return topic
@@ -146,7 +146,7 @@ def make_steady(source: LocalCluster, name: str) -> str:
 def test_new_topics_and_partitions_flow(
     source_cluster: LocalCluster, target_cluster: LocalCluster
 ) -> None:
-    """They are noticed while another topic goes on flowing, without loss or repetition."""
+    """They are noticed while another topic continues flowing, without loss or repetition."""
     steady = make_steady(source_cluster, "steady")
     with Load(source_cluster, steady, per_second=PER_SECOND, linger_ms=LINGER_MS) as load:
         eventually(lambda: load.sent > PER_SECOND, PATIENCE_SECONDS, "a second's worth")
@@ -160,7 +160,7 @@ def test_new_topics_and_partitions_flow(
 def test_a_deleted_topic_is_reported_and_the_others_flow(
     mirror: MirrorProcess, source_cluster: LocalCluster, target_cluster: LocalCluster
 ) -> None:
-    """The status names the topic; another one goes on, without loss or repetition."""
+    """The status names the topic; another one continues, without loss or repetition."""
     produce(source_cluster, DOOMED, numbered(10))
     await_copy(source_cluster, DOOMED, target_cluster, f"{EAST}.{DOOMED}", PATIENCE_SECONDS)
     steady = make_steady(source_cluster, "unmoved")

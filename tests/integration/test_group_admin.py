@@ -39,7 +39,6 @@ from support.waiting import PATIENCE_SECONDS, eventually
 BULK_SECONDS = 5.0
 UNKNOWN_MEMBER_ID = 25
 GROUP_AUTHORIZATION_FAILED = 30
-PROTOCOLS = ("classic", "consumer")
 SESSION_MS = 300_000  # it is never ended by being slow
 
 
@@ -69,14 +68,6 @@ def topic(admin: ClusterAdmin) -> str:
     name = unique_name("topic")
     create_with_admin(admin, NewTopic(name, 3, 1))
     return name
-
-
-@pytest.fixture(params=PROTOCOLS)
-def protocol(request: pytest.FixtureRequest, kafka_version: str) -> str:
-    """The classic rebalance protocol, and that of KIP-848."""
-    if request.param == "consumer" and kafka_version.startswith("3."):
-        pytest.skip("brokers before 4.0 do not speak KIP-848 unless told to")
-    return str(request.param)
 
 
 def consumer(cluster: LocalCluster, group: str, protocol: str = "classic") -> Consumer:

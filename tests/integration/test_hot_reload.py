@@ -73,7 +73,7 @@ class Mounted:
 
 
 class Bench:
-    """The running process, its file, and how it is asked for its figures."""
+    """The running process, its file, and access to its metrics."""
 
     def __init__(self, mirror: MirrorProcess, file: Mounted, port: int) -> None:
         self.mirror = mirror
@@ -109,10 +109,10 @@ class Bench:
 
     def said_again(self) -> list[str]:
         """What the log says about files that were read again."""
-        return [line for line in self.mirror.log.splitlines() if "was read again" in line]
+        return [line for line in self.mirror.log.splitlines() if "was reloaded" in line]
 
     def await_reload(self, text: str, seen: int = 0) -> None:
-        """Wait until a reading after the first `seen` ones was told with this text."""
+        """Wait until a reading after the first `seen` ones was reported with this text."""
         eventually(
             lambda: any(text in line for line in self.said_again()[seen:]),
             PATIENCE_SECONDS,
@@ -164,7 +164,7 @@ def test_a_flow_is_added(
     produce(source_cluster, "reload-one", numbered(500, 2))
     bench.file.lines[f"{MOVED}.enabled"] = "true"
     bench.file.publish()
-    bench.await_reload(f"mm2.properties was read again: started {MOVED}; 1 flow untouched")
+    bench.await_reload(f"mm2.properties was reloaded: started {MOVED}; 1 flow untouched")
     await_copy(source_cluster, "reload-one", target_cluster, "move.reload-one", PATIENCE_SECONDS)
     bench.await_figure(reloads("applied"), 1)
     bench.assert_untouched()
@@ -173,7 +173,7 @@ def test_a_flow_is_added(
 def test_a_flow_gets_other_topics(
     bench: Bench, source_cluster: LocalCluster, target_cluster: LocalCluster
 ) -> None:
-    """It is begun anew, goes on where it was and goes on counting."""
+    """It is started again, continues where it was and continues counting."""
     copied = sample("sparkmirror_records_total", flow=MOVED)
     bench.await_figure(copied, 500)
     produce(source_cluster, "reload-two", numbered(300))
@@ -192,7 +192,7 @@ def test_a_flow_gets_other_topics(
 def test_heartbeats_and_groups_change_without_a_pause_of_the_copy(
     bench: Bench, target_cluster: LocalCluster
 ) -> None:
-    """Even those of the steady flow: its copying goes on in the same epoch."""
+    """Even those of the steady flow: its copying continues in the same epoch."""
     bench.file.lines |= {
         f"{STEADY}.emit.heartbeats.enabled": "true",
         f"{STEADY}.groups": "orders",
@@ -217,7 +217,7 @@ def test_a_file_that_is_wrong_is_refused_and_the_old_one_goes_on(
     bench.file.lines[f"{MOVED}.enabled"] = "false"
     bench.file.publish(f"{STEADY}.tasks.max = many", f"{STEADY}.epoch.seconds = 0")
     bench.mirror.await_log(
-        "mm2.properties was refused; the old configuration goes on", PATIENCE_SECONDS
+        "mm2.properties was rejected; the previous configuration stays in use", PATIENCE_SECONDS
     )
     line = len(bench.file.lines) + 1
     assert f"line {line}: {STEADY}.tasks.max must be" in bench.mirror.log
@@ -318,7 +318,7 @@ def test_a_flow_is_removed(bench: Bench, source_cluster: LocalCluster) -> None:
 def test_a_stop_in_the_middle_of_a_reload_is_orderly(
     bench: Bench, target_cluster: LocalCluster
 ) -> None:
-    """One flow begins, another one is begun anew; nothing is lost or twice, nothing is left."""
+    """One flow begins, another one is started again; nothing is lost or twice, nothing is left."""
     bench.assert_untouched()
     bench.file.lines |= {f"{MOVED}.enabled": "true", f"{STEADY}.tasks.max": "2"}
     bench.file.publish()
@@ -360,7 +360,7 @@ def test_flows_that_come_late_share_what_spark_has(
         assert len(mirror.python_workers()) == 2
         file.lines["narrow->far.enabled"] = "true"
         file.publish()
-        mirror.await_log("wide->far: planned anew with fewer splits", PATIENCE_SECONDS)
+        mirror.await_log("wide->far: replanning with fewer splits", PATIENCE_SECONDS)
         mirror.await_log("fewer than tasks.max requires: wide->far get", PATIENCE_SECONDS)
         await_copy(
             source_cluster, "late-narrow", target_cluster, "narrow.late-narrow", PATIENCE_SECONDS

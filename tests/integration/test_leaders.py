@@ -58,7 +58,7 @@ def test_leaders_are_followed_when_a_broker_dies(
             assert len({part.leader for part in leaders.partitions.values()}) == 3
             before = len(mirror.log)
             three_brokers.brokers[0].kill()
-            for text in ("CONNECTION_LOST", "all troubles are over"):
+            for text in ("CONNECTION_LOST", "all problems are resolved"):
                 eventually(lambda: text in mirror.log[before:], PATIENCE_SECONDS, text)  # noqa: B023 - called at once
         originals = read_topic(source_cluster, topic)
         total = sum(map(len, originals.values()))

@@ -271,7 +271,7 @@ def go_on(secure: SecureCluster, topic: str, group: str) -> None:
 
 
 def not_needed(source: str, topic: str) -> set[str]:
-    """What is asked for in vain, and rightly so.
+    """Rights that are checked and denied on purpose.
 
     Both sides are one broker: a group's positions in originals and copies are on both.
     """

@@ -40,7 +40,7 @@ def cluster(tmp_path: Path, kafka_version: str) -> Iterator[LocalCluster]:
 
 
 def cli(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
-    """The real command in a process of its own."""
+    """The real command in its own process."""
     return subprocess.run(
         [sys.executable, "-m", "sparkmirror.cli.local", *arguments],
         input=text,
@@ -105,7 +105,7 @@ def test_whole_cluster_restarts_on_its_data(cluster: LocalCluster) -> None:
 
 @pytest.mark.thorough
 def test_three_brokers_survive_the_loss_of_one(tmp_path: Path, kafka_version: str) -> None:
-    """All three serve; with one killed the others go on and take it back later."""
+    """All three serve; with one killed the others continue and take it back later."""
     with LocalCluster("trio", tmp_path, brokers=3, version=kafka_version) as trio:
         tools = KafkaTools(trio.bootstrap_servers)
         tools.create_topic("three", replication_factor=3)

@@ -164,7 +164,7 @@ def test_new_connectors_are_shared_when_somebody_asks_for_a_round(site: Site) ->
 
 @pytest.mark.thorough
 def test_a_worker_that_cannot_read_the_configs_leaves_for_a_while(site: Site) -> None:
-    """As in Connect: the others have its work, and it comes back by itself."""
+    """As in Connect: the others have its work, and it comes back without help."""
     quick = {"sync_timeout_ms": 300, "unsync_backoff_ms": 1_000}
     with site.worker("w0", **quick) as first, site.worker("w1", **quick) as second:
         site.await_all([first, second])
@@ -187,7 +187,7 @@ def test_a_worker_that_cannot_read_the_configs_leaves_for_a_while(site: Site) ->
 
 @pytest.mark.thorough
 def test_a_long_stop_does_not_cost_the_place(site: Site) -> None:
-    """Heartbeats go on while work ends, for longer than a session."""
+    """Heartbeats continue while work ends, for longer than a session."""
     with site.worker("w0", session_timeout_ms=SHORT_SESSION_MS) as first:
         site.await_all([first])
         first.slow.clear()
@@ -268,7 +268,7 @@ def test_a_worker_that_wakes_up_writes_nothing(
 def test_a_broker_that_dies_takes_the_places_with_it(
     tmp_path: Path, kafka_version: str, group: str
 ) -> None:
-    """All work ends while it is away, as nobody can tell who has it; then all goes on."""
+    """All work ends while it is away, as nobody can tell who has it; then all continues."""
     with LocalCluster("b", tmp_path, version=kafka_version) as cluster:
         site = Site(cluster, group)
         short = {"session_timeout_ms": SHORT_SESSION_MS}
@@ -382,7 +382,7 @@ def test_a_worker_stands_by_while_others_have_its_group(
 
 
 def test_two_pairs_in_one_group_run_both(site: Site) -> None:
-    """Two aliases of one cluster: whoever leads gives each member its own, and a twin stands by."""
+    """Two aliases of one cluster: the leader gives each member its own, and a twin stands by."""
 
     def runs(**wanted: str) -> None:
         eventually(

@@ -286,7 +286,7 @@ def test_an_open_transaction_is_named_with_its_producer(clusters: FaultyMirror) 
 
 
 def test_a_stranger_on_a_remote_topic_is_reported(clusters: FaultyMirror) -> None:
-    """Its records stay among the copies, and the copies go on."""
+    """Its records stay among the copies, and the copies continue."""
     topic = "calm-denied"
     before = end_offsets(clusters.target, remote(topic))[0]
     produce(clusters.target, remote(topic), numbered(2, first=900), enable_idempotence=True)
@@ -330,7 +330,7 @@ def test_a_recreated_source_topic_restarts_if_told_so(upheaval: FaultyMirror) ->
 
 
 def test_a_deleted_remote_topic_is_made_again(upheaval: FaultyMirror) -> None:
-    """Copying goes on with the next record, or from the beginning, by policy."""
+    """Copying continues with the next record, or from the beginning, by policy."""
     for topic in both("lost"):
         upheaval.await_incident("target-recreated", topic)
         produce(upheaval.source, topic, numbered(5, first=30))
@@ -391,7 +391,7 @@ def second_life(clusters: FaultyMirror) -> FaultyMirror:
 
 
 def test_records_that_retention_deleted_are_a_gap(second_life: FaultyMirror) -> None:
-    """Copying goes on at the earliest record left, and the ledger says which are missing."""
+    """Copying continues at the earliest record left, and the ledger says which are missing."""
     topic = "calm-gap"
     second_life.await_end(topic, {0: 45})
     line = second_life.await_incident("gap", topic)

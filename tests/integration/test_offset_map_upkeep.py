@@ -61,7 +61,7 @@ def write(cluster: LocalCluster, topic: str, tp: TopicPartition, *chunks: MapChu
 def test_a_map_that_is_gone_holds_nothing_up(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path, mode: str
 ) -> None:
-    """Records and positions go on, the status says it, and the next start makes it anew."""
+    """Records and positions continue, the status says it, and the next start makes it again."""
     alias, topic = unique_name("nomap"), unique_name("gone")
     create_topics(source_cluster, {topic: 1})
     produce(source_cluster, topic, numbered(100))

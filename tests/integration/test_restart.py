@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starting quickly, stopping cleanly, and going on where the last run stopped."""
+"""Starting quickly, stopping cleanly, and continuing where the last run stopped."""
 
 from __future__ import annotations
 

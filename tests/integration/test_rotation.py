@@ -168,7 +168,7 @@ def test_certificates_and_passwords_change_under_a_flow(
         with Load(secure, topic, per_second=1000, partitions=2) as load:
             mirror.await_log(f"{flow}: RUNNING", PATIENCE_SECONDS)
             rotation.publish(rotation.old, trusted=(rotation.old,), is_broken=True)
-            mirror.await_log("mm2.properties was refused", PATIENCE_SECONDS)
+            mirror.await_log("mm2.properties was rejected", PATIENCE_SECONDS)
             await_more(secure, f"mutual.{topic}", load)
             assert begun_anew() == 0
 
@@ -186,7 +186,7 @@ def test_certificates_and_passwords_change_under_a_flow(
 def test_a_token_in_a_file_is_renewed_under_a_flow(
     secure: SecureCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By somebody else, as Kubernetes does it; the flow outlives several tokens."""
+    """By another program, as Kubernetes does it; the flow outlives several tokens."""
     topic, flow = unique_name("orders"), "token->hub"
     create_topics(secure, {topic: 2})
     mounted, issued = MountedSecret(tmp_path / "mounted"), list[str]()
@@ -299,7 +299,7 @@ def test_a_worker_and_its_connectors_follow_and_tell_no_secret(
             await_more(secure, f"mutual.{topic}", load)
             rotation.passwords(afterwards, begun_anew)
             worker.process.await_log(
-                "new connections to the worker's cluster use it", PATIENCE_SECONDS
+                "used for new connections to the worker's cluster", PATIENCE_SECONDS
             )
             await_more(secure, f"mutual.{topic}", load)
         await_copy(secure, topic, secure, f"mutual.{topic}", PATIENCE_SECONDS)

@@ -53,7 +53,7 @@ def secured(
 
 
 class SecureFlow(TaskFlow):
-    """Both sides are one broker, by a listener of its own."""
+    """Both sides are one broker, by its own listener."""
 
     def __init__(self, secured: SecureCluster, listener: str, security: SecuritySettings) -> None:
         super().__init__(secured.cluster, secured.cluster)

@@ -233,7 +233,7 @@ def elsewhere(secure: SecureCluster, folder: Path) -> Keys:
 
 
 def stranger(secure: SecureCluster, folder: Path) -> Keys:
-    """We trust somebody else."""
+    """The client trusts another CA."""
     return {**reached(secure, "TLS"), **trusting(folder, "PEM", Authority("somebody else"))}
 
 
@@ -263,7 +263,7 @@ def careless(secure: SecureCluster, folder: Path) -> Keys:
 
 # What is wrong, what becomes of the flow, and what the sentence leads to.
 WRONG_WAYS: Mapping[str, tuple[Way, str, str]] = {
-    "expired": (expired, "FAILED", "the brokers need a new one"),
+    "expired": (expired, "FAILED", "renew it on the brokers"),
     "elsewhere": (elsewhere, "FAILED", "elsewhere.ssl.endpoint.identification.algorithm"),
     "stranger": (stranger, "FAILED", "stranger.ssl.truststore.location"),
     "nameless": (nameless, "FAILED", "nameless.ssl.keystore.location"),
@@ -321,7 +321,7 @@ def test_a_refused_login_is_repeated_slowly(secure: SecureCluster, tmp_path: Pat
         file = tmp_path / "mm2.properties"
         file.write_text("\n".join([*lines, ""]), encoding="utf-8")
         with MirrorProcess(file) as mirror:
-            mirror.await_log("does not let us in", PATIENCE_SECONDS)
+            mirror.await_log("refused the login", PATIENCE_SECONDS)
             time.sleep(20)
             # After 0, 1, 3, 7 and 15 s; at the beginning several find it out at once.
             assert 4 <= peer.seen.count(AUTHENTICATE) <= 10

@@ -239,5 +239,5 @@ def test_a_bounded_run_does_not_run_beside_another_process(twins: Twins) -> None
     once = twins.start("--once")
     assert once.wait(PATIENCE_SECONDS) == 2
     assert "stands by" in once.log
-    assert "nothing is left to do here" in once.log
+    assert "no flow can run here" in once.log
     assert first.is_running

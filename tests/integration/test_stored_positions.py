@@ -154,7 +154,7 @@ def test_a_log_with_headers_and_empty_parts_is_read_whole(
     cluster: LocalCluster,
     connection: ConnectionSettings,
 ) -> None:
-    """Null and empty keys and values are told apart; headers are stepped over."""
+    """Null and empty keys and values are distinguished; headers are stepped over."""
     topic = unique_name("shapes")
     create_with_admin(admin, NewTopic(topic, 1, 1))
     shapes = [(None, b"v"), (b"", b""), (b"k", None), (b"k" * 300, b"v" * 70_000)]

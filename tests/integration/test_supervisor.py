@@ -266,7 +266,7 @@ def test_positions_stay_with_a_worker_on_the_source(
     target_cluster: LocalCluster,
     unique_topic: Callable[..., str],
 ) -> None:
-    """They are there and not on the target, and the connector goes on from them."""
+    """They are there and not on the target, and the connector continues from them."""
     place = ConnectorWorker.made(runner, source_cluster, source_cluster, target_cluster)
     topic, name = unique_topic(), "from-the-source"
     remote = f"{place.alias}.{topic}"

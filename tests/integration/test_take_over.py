@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compare-and-append on real brokers: however many writers a flow has, each record arrives once.
 
-Copy tasks without Spark, each on a thread of its own, all for the same split and as the same
+Copy tasks without Spark, each on its own thread, all for the same split and as the same
 producer: a predecessor that does not know it has been replaced is just another of these.
 """
 
@@ -27,7 +27,7 @@ def flow(source_cluster: LocalCluster, target_cluster: LocalCluster) -> TaskFlow
 
 
 def test_three_tasks_at_once_copy_each_record_once(flow: TaskFlow) -> None:
-    """They contend for every sequence; whoever loses compares and goes on behind the winner."""
+    """They contend for every sequence; whoever loses compares and continues behind the winner."""
     load = Load(flow.source, flow.topic, per_second=500, partitions=PARTITIONS)
     with load, flow.task() as one, flow.task() as two, flow.task() as three:
         eventually(lambda: flow.copied() > 1500, PATIENCE_SECONDS, "records arrive")

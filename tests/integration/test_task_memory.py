@@ -2,7 +2,7 @@
 """A task's memory stays under its bound, whatever piles up in front of the target.
 
 The bound is `task.buffer.bytes` of payload. Beside it a task needs what it needs when idle and
-`BESIDE`: a record batch that exceeds the bound by itself, the objects that know the record
+`BESIDE`: a record batch that exceeds the bound alone, the objects that know the record
 batches, and what the allocator does not give back. Idle is measured after a hand-over from one
 epoch to the next.
 """

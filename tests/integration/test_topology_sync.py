@@ -193,7 +193,7 @@ def test_growth_and_deletion_under_load(
 ) -> None:
     """Grown partitions arrive whole, also in a flow that begins at the end.
 
-    A deleted topic is followed by its copy, and one made anew is mirrored anew.
+    A deleted topic is followed by its copy, and one made again is mirrored again.
     """
     alias, stem = unique_name("topology"), unique_name("topic")
     grown, doomed, wide = (f"{stem}-{what}" for what in ("grown", "doomed", "wide"))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One running process with a sound flow and several that cannot work: each says why.
 
-All tests share the process; the sound flow goes on throughout.
+All tests share the process; the sound flow continues throughout.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def worker(target_cluster: LocalCluster, tmp_path: Path) -> Iterator[WorkerProce
 
 
 def test_every_answer_is_javas(worker: WorkerProcess, target_cluster: LocalCluster) -> None:
-    """Also while connectors really run, rest and begin anew."""
+    """Also while connectors really run, rest and begin again."""
     wrong: dict[str, str] = {}
     for step, heard in run_script(
         worker.worker_id, target_cluster.bootstrap_servers, worker.await_states

@@ -187,7 +187,7 @@ def test_a_connector_that_is_made_again_begins_where_it_ended(
 
 
 def test_a_killed_leader_is_replaced(group: WorkerGroup, mirrors: list[MirroredTopic]) -> None:
-    """Its connector goes on elsewhere, the other one just goes on; nothing is lost or twice."""
+    """Its connector continues elsewhere, the other one just continues; nothing is lost or twice."""
     leader = group.leader()
     survivor = group.other_than(leader)
     names = sorted(one.name for one in mirrors)

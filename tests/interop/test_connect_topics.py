@@ -127,7 +127,7 @@ def test_java_understands_what_we_wrote(
 def test_we_understand_what_java_writes(
     cluster: LocalCluster, client: ClusterClient, tmp_path: Path
 ) -> None:
-    """Whatever is done over its API reaches us, and is told once."""
+    """Whatever is done over its API reaches us, and is reported once."""
     topics = ConnectTopics("written-by-java")
     config = heartbeat_config(cluster)
     with JavaConnect(cluster, tmp_path, topics) as java:

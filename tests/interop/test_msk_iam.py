@@ -34,10 +34,8 @@ from support.data.maven_jar import maven_jar
 from support.peers.secure_broker import ECHO, SecureBroker
 from support.waiting import eventually
 
-LIBRARY = (
-    "software/amazon/msk/aws-msk-iam-auth/2.3.9/aws-msk-iam-auth-2.3.9-all.jar",
-    "922064f312ddc8a5f3dbe65fcef3d02ddbd588a02e3a6f0fca4b5a4dbec1ba43",
-)
+LIBRARY = ("software.amazon.msk", "aws-msk-iam-auth", "2.3.9", "all")
+DIGEST = "922064f312ddc8a5f3dbe65fcef3d02ddbd588a02e3a6f0fca4b5a4dbec1ba43"
 REGION = "eu-central-1"
 KEYS = AwsCredentials(
     "AKIDEXAMPLE", Secret("wJalr/XUtn+FEMI=K7MDENG"), Secret("IQoJb3/JpZ2+luX2Vj==")
@@ -61,7 +59,7 @@ sasl.login.callback.handler.class={AMAZON}.IAMOAuthBearerLoginCallbackHandler
 @contextmanager
 def java(peer: SecureBroker, settings: str, keys: AwsCredentials, scratch: Path) -> Iterator[None]:
     """Kafka's tool that lists topics tries to log in at the peer."""
-    jvm = KafkaJvm.of(DEFAULT_KAFKA, heap="256m", plugins=[maven_jar(*LIBRARY)])
+    jvm = KafkaJvm.of(DEFAULT_KAFKA, heap="256m", plugins=[maven_jar(*LIBRARY, sha256=DIGEST)])
     logging, file = scratch / "logging.properties", scratch / "client.properties"
     logging.write_text(jvm.logging_text("error"), encoding="utf-8")
     file.write_text(f"security.protocol=SASL_PLAINTEXT\n{settings}", encoding="utf-8")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How well offsets are translated, side by side: the offset map, and MM2's offset syncs.
 
-Both mirror the same topics to the same target, each under an alias of its own, while records are
+Both mirror the same topics to the same target, each under its own alias, while records are
 written. Java's answers are taken from the offset syncs that it really wrote, by its own rule (our
 `OffsetSyncStore` keeps the same slots as Java's class), once everything has been copied. Java reads
 `read_committed`, as whoever uses transactions sets it, so that both copies hold the same records.
@@ -58,7 +58,7 @@ OURS, JAVA = "exact", "java"
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What one of the two makes of the offsets that were asked for."""
+    """What one of the two makes of the offsets that were requested."""
 
     replayed: list[int]  # records before the true position, for each answer
     missing: int = 0  # offsets without an answer

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kerberos with a real KDC and real brokers: `make kerberos`.
 
-Two clusters, each with a user of its own who is nobody on the other one. Sessions end every three
+Two clusters, each with its own user who is nobody on the other one. Sessions end every three
 seconds (KIP-368) and tickets after forty, so that both are renewed while a test looks.
 """
 
@@ -189,7 +189,7 @@ def ticketless(cluster: KerberosCluster) -> Keys:
 
 # What is wrong, what becomes of the flow, and what the sentence says.
 WRONG_WAYS = {
-    "stale": (stale, "FAILED", "is not the one that the KDC has"),
+    "stale": (stale, "FAILED", "differs from the KDC"),
     "unknown": (unknown, "FAILED", f"the KDC does not know unknown@{NAME}"),
     "elsewhere": (elsewhere, "FAILED", "the KDC does not know nobody/127.0.0.1"),
     "ticketless": (ticketless, "RETRYING", "there is no valid ticket in /no/such/cache"),
@@ -282,7 +282,7 @@ def test_without_a_line_the_tickets_are_the_system_s(
 def test_a_kdc_that_is_down_is_told_and_waited_for(
     realm: KerberosRealm, source: KerberosCluster
 ) -> None:
-    """Tickets that are there go on; without one it is a matter of time, and tried again."""
+    """Tickets that are there continue; without one it is a matter of time, and tried again."""
     keys = {}
     for name in ("early", "late"):
         realm.add(name, ticket_seconds=TICKET_SECONDS // 2)
@@ -304,18 +304,18 @@ def test_a_kdc_that_is_down_is_told_and_waited_for(
 def test_a_wrong_key_is_tried_slowly_and_a_new_one_at_once(
     realm: KerberosRealm, source: KerberosCluster
 ) -> None:
-    """KDCs lock accounts; clients are opened anew all the time."""
+    """KDCs lock accounts; clients are opened again all the time."""
     user = "forgetful"
     keys = stale(source, user)
     began, seconds, asked = time.monotonic(), 2.5, 0
     while time.monotonic() < began + seconds:
-        with pytest.raises(AuthenticationError, match="is not the one that the KDC has"):
+        with pytest.raises(AuthenticationError, match="differs from the KDC"):
             ask(keys)
         asked += 1
     assert asked > 10
     assert 0 < realm.refused(user) <= 4  # at 0 and 1 s; the library may ask twice
     line = jaas(keytab=realm.keytab(user, "renewed.keytab"), principal=f"{user}@{NAME}")
-    with pytest.raises(AuthenticationError, match="is not the one that the KDC has"):
+    with pytest.raises(AuthenticationError, match="differs from the KDC"):
         ask(keys)
     ask({**source.reached("LOGIN"), "sasl.jaas.config": line})
 

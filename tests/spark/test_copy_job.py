@@ -13,7 +13,6 @@ import psutil
 import pytest
 from pyspark import SparkContext, cloudpickle
 
-from sparkmirror.config.settings import FetchSettings, ProduceSettings
 from sparkmirror.model import Flow, Secret, TopicPartition
 from sparkmirror.security.settings import (
     OAuthSettings,
@@ -29,7 +28,7 @@ from sparkmirror.spark.epoch_runner import EpochResult, EpochRunner
 from sparkmirror.spark.split_planner import plan_splits
 from sparkmirror.task.entry_point import copy_function
 from sparkmirror.task.messages import PartitionStart, Progress, Split, TaskSettings
-from sparkmirror.wire.settings import ConnectionSettings
+from sparkmirror.wire.settings import ConnectionSettings, FetchSettings, ProduceSettings
 from support.data.certificates import Authority
 from support.secret_search import forms
 from support.waiting import PATIENCE_SECONDS, eventually
@@ -58,11 +57,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkContext]:
         "spark.authenticate": "true",
         **SPARKS_OWN,
     }
-    context = start_spark(
+    running = start_spark(
         spark_options(choose_master(None, 2), wanted, archive=None), folder / "spark.log"
     )
-    yield context
-    context.stop()
+    yield running.context
+    running.stop()
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +108,7 @@ def splits() -> tuple[Split, ...]:
 
 
 class Running:
-    """An epoch on a thread of its own."""
+    """An epoch on its own thread."""
 
     def __init__(self, epochs: EpochRunner, settings: TaskSettings) -> None:
         self.results: list[EpochResult] = []

@@ -3,7 +3,7 @@
 
 `attempt` is the rule that all of it is measured by: a parser gives a value or one of the errors it
 promises, takes no more memory than its input justifies, and repeats no secret. Short by default;
-FUZZ_SECONDS=60 (`make fuzz`) lets every test go on for so long.
+FUZZ_SECONDS=60 (`make fuzz`) lets every test continue for so long.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a program's log has when somebody has set a level over REST."""
+"""Captures the log of a program while a test changes levels over REST."""
 
 from __future__ import annotations
 

@@ -30,5 +30,4 @@ class ManualClock:
         time.sleep(seconds)
 
     def advance(self, seconds: float) -> None:
-        """Move the clock forward."""
         self._now += seconds

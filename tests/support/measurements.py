@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measured figures, for whoever runs the tests with `-s` or reads a failure."""
+"""Prints measured values, for `-s` and for failures."""
 
 from __future__ import annotations
 

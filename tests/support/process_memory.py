@@ -14,7 +14,6 @@ MIB = 1 << 20
 
 
 def resident(process: psutil.Process) -> int:
-    """Bytes in memory now."""
     return int(process.memory_info().rss)
 
 

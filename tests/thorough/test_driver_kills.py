@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The driver is killed again and again under load; each time both sides hold the same records.
 
-Two kinds of kill in turn: only the driver, so that its task notices by itself while the next run
+Two kinds of kill in turn: only the driver, so that its task notices it while the next run
 has already begun, and everything at once.
 """
 

@@ -169,7 +169,7 @@ def test_the_usual_session_timeout(grouped: Grouped, source_cluster: LocalCluste
 def test_a_worker_that_comes_back_stops_nothing_that_stays(
     grouped: Grouped, source_cluster: LocalCluster
 ) -> None:
-    """Of two mirrors on one worker one moves; the other one's Spark job goes on without a gap."""
+    """Of two mirrors on one worker one moves; the other one's Spark job continues without a gap."""
     group = grouped(**QUICK)
     [first] = group.of(1)
     mirrors = [MirroredTopic.made(source_cluster, group.cluster) for _ in range(2)]

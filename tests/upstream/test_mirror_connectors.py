@@ -284,7 +284,7 @@ class Scenarios:
 
     @staticmethod
     def check_fail_over(pair: ClusterPair, way: FlowDirection, topic: str) -> None:
-        """A group that has half of the records goes on with the other half."""
+        """A group that has half of the records continues with the other half."""
         group, remote = pair.group("1"), pair.remote(way, topic)
         for share in (0.2, 0.5):
             here = pair.commit_at(way.source, group, topic, share)

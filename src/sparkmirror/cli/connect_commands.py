@@ -104,76 +104,34 @@ def describe(
     raise typer.Exit(show(connection, name, full_traces=trace, as_json=as_json))
 
 
-def pause(
-    names: Names = None,
-    *,
-    everything: AllOption = False,
-    as_json: AsJson = False,
-    url: Url = _LOCAL,
-    user: User = None,
-    timeout: Timeout = _SECONDS,
-) -> None:
-    """Pause connectors."""
-    from sparkmirror.cli.connect_actions import run_action  # noqa: PLC0415 - see the module
-    from sparkmirror.rest_client.connect_client import ConnectClient  # noqa: PLC0415 - see the module
+def _action(verb: str, summary: str) -> Callable[..., None]:
+    """Create a command that sends one request per connector: `ConnectClient.<verb>`."""
 
-    code = run_action(
-        _connection(url, user, timeout),
-        names or (),
-        everything=everything,
-        as_json=as_json,
-        verb="pause",
-        call=ConnectClient.pause,
-    )
-    raise typer.Exit(code)
+    def command(
+        names: Names = None,
+        *,
+        everything: AllOption = False,
+        as_json: AsJson = False,
+        url: Url = _LOCAL,
+        user: User = None,
+        timeout: Timeout = _SECONDS,
+    ) -> None:
+        from sparkmirror.cli.connect_actions import run_action  # noqa: PLC0415 - see the module
+        from sparkmirror.rest_client.connect_client import ConnectClient  # noqa: PLC0415 - see the module
 
+        code = run_action(
+            _connection(url, user, timeout),
+            names or (),
+            everything=everything,
+            as_json=as_json,
+            verb=verb,
+            call=getattr(ConnectClient, verb),
+        )
+        raise typer.Exit(code)
 
-def resume(
-    names: Names = None,
-    *,
-    everything: AllOption = False,
-    as_json: AsJson = False,
-    url: Url = _LOCAL,
-    user: User = None,
-    timeout: Timeout = _SECONDS,
-) -> None:
-    """Resume paused or stopped connectors."""
-    from sparkmirror.cli.connect_actions import run_action  # noqa: PLC0415 - see the module
-    from sparkmirror.rest_client.connect_client import ConnectClient  # noqa: PLC0415 - see the module
-
-    code = run_action(
-        _connection(url, user, timeout),
-        names or (),
-        everything=everything,
-        as_json=as_json,
-        verb="resume",
-        call=ConnectClient.resume,
-    )
-    raise typer.Exit(code)
-
-
-def stop(
-    names: Names = None,
-    *,
-    everything: AllOption = False,
-    as_json: AsJson = False,
-    url: Url = _LOCAL,
-    user: User = None,
-    timeout: Timeout = _SECONDS,
-) -> None:
-    """Stop connectors and remove their tasks; their offsets can then be altered."""
-    from sparkmirror.cli.connect_actions import run_action  # noqa: PLC0415 - see the module
-    from sparkmirror.rest_client.connect_client import ConnectClient  # noqa: PLC0415 - see the module
-
-    code = run_action(
-        _connection(url, user, timeout),
-        names or (),
-        everything=everything,
-        as_json=as_json,
-        verb="stop",
-        call=ConnectClient.stop,
-    )
-    raise typer.Exit(code)
+    command.__name__ = verb
+    command.__doc__ = summary
+    return command
 
 
 def restart(
@@ -276,9 +234,11 @@ def redeploy(
 _EXAMPLES: Mapping[Callable[..., None], str] = {
     get: "get connectors|get tasks --state FAILED|get offsets orders --json",
     describe: "describe orders|describe orders --trace",
-    pause: "pause orders|pause --all",
-    resume: "resume orders|resume --all",
-    stop: "stop orders",
+    _action("pause", "Pause connectors."): "pause orders|pause --all",
+    _action("resume", "Resume paused or stopped connectors."): "resume orders|resume --all",
+    _action(
+        "stop", "Stop connectors and remove their tasks; their offsets can then be altered."
+    ): "stop orders",
     restart: "restart orders --include-tasks|restart --all --include-tasks --only-failed",
     delete: "delete orders|delete orders payments --yes",
     deploy: "deploy -f mm2/ --wait 60s|deploy -f orders.json --dry-run",
@@ -288,7 +248,6 @@ _EXAMPLES: Mapping[Callable[..., None], str] = {
 
 
 def add_connect_commands(app: typer.Typer) -> None:
-    """Register these commands."""
     for command, examples in _EXAMPLES.items():
         text = "  |  ".join(f"sparkmirror {one}" for one in examples.split("|"))
         app.command(rich_help_panel=_PANEL, epilog=f"Examples:  {text}")(command)

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Sequence
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
+
+from sparkmirror.cli import console
 
 _COLOURS = {
     "RUNNING": "green",
@@ -43,19 +44,12 @@ def single_line(text: str) -> str:
 
 def print_rows(headings: Sequence[str], rows: Iterable[Sequence[str]], nothing: str) -> None:
     """Print a table on a terminal (`nothing` without rows), tab-separated lines elsewhere."""
-    console = Console()
-    cells = [[single_line(cell) for cell in row] for row in rows]
-    if not console.is_terminal:
-        for row in cells:
-            typer.echo("\t".join(row))
-        return
-    if not cells:
-        console.print(nothing, markup=False, highlight=False)
-        return
-    table = Table(*headings, box=None, pad_edge=False)
-    for row in cells:
-        table.add_row(*(Text(cell, style=_COLOURS.get(cell, "")) for cell in row))
-    console.print(table)
+    cells = [[_cell(single_line(text)) for text in row] for row in rows]
+    console.print_rows(Console(), headings, cells, nothing)
+
+
+def _cell(text: str) -> Text:
+    return Text(text, style=_COLOURS.get(text, ""))
 
 
 def print_json(value: object) -> None:

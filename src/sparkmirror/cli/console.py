@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors as one line on stderr, and a command group with a default command.
+"""Error lines, tables, and a command group with a default command.
 
 `groups FILE` means `groups show FILE`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import typer
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 from typer.core import TyperGroup
 
 if TYPE_CHECKING:
@@ -19,6 +23,22 @@ _DEFAULT = "show"
 
 def print_error(sentence: str) -> None:
     Console(stderr=True).print(f"error: {sentence}", markup=False, soft_wrap=True)
+
+
+def print_rows(
+    console: Console, headings: Sequence[str], rows: Sequence[Sequence[Text]], nothing: str
+) -> None:
+    """Print a table on a terminal (`nothing` without rows), tab-separated lines elsewhere."""
+    if not console.is_terminal:
+        for row in rows:
+            typer.echo("\t".join(cell.plain for cell in row))
+    elif rows:
+        table = Table(*headings, box=None, pad_edge=False)
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
+    else:
+        console.print(nothing, markup=False, highlight=False)
 
 
 class DefaultCommandGroup(TyperGroup):

@@ -5,16 +5,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+from rich.text import Text
 
-from sparkmirror.cli.console import DefaultCommandGroup, print_error
+from sparkmirror.cli.console import DefaultCommandGroup, print_error, print_rows
 from sparkmirror.cli.ledger import select_flows
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import FlowSettings
@@ -165,22 +164,15 @@ def _print(
     if as_json:
         listed = [_as_json(settings, one) for settings, one in found]
         typer.echo(json.dumps(listed, indent=2, ensure_ascii=False))
-    elif console.is_terminal:
-        table = Table(*_HEADINGS, box=None, pad_edge=False)
-        for settings, one in found:
-            colour = _COLOURS.get(one.state, "yellow")
-            table.add_row(*map(escape, _cells(settings, one)), style=colour)
+        return
+    rows = [
+        [Text(cell, style=_COLOURS.get(one.state, "yellow")) for cell in _cells(settings, one)]
+        for settings, one in found
+    ]
+    print_rows(console, _HEADINGS, rows, "No group has committed an offset.")
+    if rows and console.is_terminal:
         counts = Counter(one.state.value for _, one in found)
-        console.print(table if found else "No group has committed an offset.")
-        if counts:
-            console.print(", ".join(f"{count} {state}" for state, count in counts.most_common()))
-    else:
-        for line in _lines(found):
-            typer.echo(line)
-
-
-def _lines(found: Iterable[tuple[FlowSettings, GroupPosition]]) -> Iterable[str]:
-    return ("\t".join(_cells(settings, one)) for settings, one in found)
+        console.print(", ".join(f"{count} {state}" for state, count in counts.most_common()))
 
 
 def _cells(settings: FlowSettings, one: GroupPosition) -> tuple[str, ...]:
@@ -198,8 +190,8 @@ def _cells(settings: FlowSettings, one: GroupPosition) -> tuple[str, ...]:
 
 
 def _as_json(settings: FlowSettings, one: GroupPosition) -> dict[str, Any]:
-    translation, target = one.translation, one.target
-    is_placed = one.is_placed and translation is not None
+    target = one.target
+    translation = one.translation if one.is_placed else None
     return {
         "flow": str(settings.flow),
         "group": one.group,
@@ -207,7 +199,7 @@ def _as_json(settings: FlowSettings, one: GroupPosition) -> dict[str, Any]:
         "partition": one.source.partition,
         "offset": one.committed.offset,
         "targetTopic": target.topic if target is not None else None,
-        "targetOffset": translation.offset if is_placed and translation is not None else None,
+        "targetOffset": translation.offset if translation is not None else None,
         "exact": one.is_exact,
         "state": one.state.value,
         "reason": one.reason,

@@ -5,16 +5,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+from rich.text import Text
 
-from sparkmirror.cli.console import print_error
+from sparkmirror.cli.console import print_error, print_rows
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.errors import ClusterError, ConfigError
@@ -89,18 +88,9 @@ def print_entries(entries: Sequence[LedgerEntry], console: Console, *, as_json: 
     if as_json:
         listed = [dataclasses.asdict(one) for one in ordered]
         typer.echo(json.dumps(listed, indent=2, ensure_ascii=False))
-    elif console.is_terminal:
-        table = Table(*_HEADINGS, box=None, pad_edge=False)
-        for one in ordered:
-            table.add_row(*map(escape, _cells(one)))
-        console.print(table if ordered else "The ledger is empty.")
     else:
-        for line in entry_lines(ordered):
-            typer.echo(line)
-
-
-def entry_lines(entries: Iterable[LedgerEntry]) -> Iterable[str]:
-    return ("\t".join(_cells(one)) for one in entries)
+        rows = [[Text(cell) for cell in _cells(one)] for one in ordered]
+        print_rows(console, _HEADINGS, rows, "The ledger is empty.")
 
 
 def _cells(one: LedgerEntry) -> tuple[str, ...]:

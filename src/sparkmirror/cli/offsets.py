@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
-from sparkmirror.cli.console import DefaultCommandGroup, print_error
+from sparkmirror.cli.console import DefaultCommandGroup, print_error, print_rows
 from sparkmirror.cli.groups import AsJson, File, FlowOption, select_one_flow
 from sparkmirror.cli.ledger import select_flows
 from sparkmirror.config.mirror_config import MirrorConfig
@@ -95,18 +95,12 @@ def show(
     except SparkmirrorError as error:
         print_error(str(error))
         raise typer.Exit(1) from error
-    console = Console()
     if as_json:
         names = ("flow", "topicPartition", "chunks", "first", "end", "targetFirst", "targetEnd")
         typer.echo(json.dumps([dict(zip(names, _json_values(row), strict=True)) for row in rows]))
-    elif console.is_terminal:
-        table = Table(*_HEADINGS, box=None, pad_edge=False)
-        for row in rows:
-            table.add_row(*map(str, row))
-        console.print(table if rows else "Nothing has been mirrored yet.")
     else:
-        for row in rows:
-            typer.echo("\t".join(map(str, row)))
+        cells = [[Text(str(one)) for one in row] for row in rows]
+        print_rows(Console(), _HEADINGS, cells, "Nothing has been mirrored yet.")
 
 
 def _json_values(row: tuple[object, ...]) -> list[object]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`sparkmirror run`: run the flows of a file until told to stop."""
+"""`sparkmirror run`: run the flows of a file until a stop signal."""
 
 from __future__ import annotations
 
@@ -24,13 +24,12 @@ from sparkmirror.runtime.reload import Reloader, ReloadRules
 from sparkmirror.spark.flow_status import FlowState
 
 _STUCK_SECONDS = 30.0
-_UNCLEAN = "Some positions were not written in time; the next run compares both sides first."
 
 
 def run_file(
     file: Path, *, clusters: tuple[str, ...] = (), once: bool = False, master: str | None = None
 ) -> int:
-    """Run a configuration file; the exit code."""
+    """Run a configuration file. Returns the exit code."""
     console = Console(stderr=True)
     set_up_logging(console)
     try:
@@ -39,16 +38,16 @@ def run_file(
     except ConfigError as error:
         console.print(f"sparkmirror: {error}", style="red", highlight=False, soft_wrap=True)
         return FATAL
-    refused = f"{file.name} was refused; the old configuration goes on."
+    refused = f"{file.name} was rejected; the previous configuration stays in use."
     rules = ReloadRules(rereads_own_file=True, refused=refused)
     reloader = None if once else Reloader(file, files, mirror, mirror.reloads, rules)
     view = choose_view(console, once=once)
     end = _EndOfRun(mirror, once=once)
-    return run_until_stopped(mirror, view, reloader, end.check, _UNCLEAN)
+    return run_until_stopped(mirror, view, reloader, end.check)
 
 
 class _EndOfRun:
-    """Whether a run ends by itself: without Spark, or when a bounded one is done or stuck."""
+    """Decides when a run ends without a signal: Spark failed, or `--once` is done or stuck."""
 
     def __init__(self, mirror: Mirror, *, once: bool) -> None:
         self._mirror = mirror
@@ -74,7 +73,7 @@ class _EndOfRun:
         return Ending(FATAL, self._stuck_reason()) if is_hopeless else None
 
     def _is_stuck(self) -> bool:
-        """Whether nothing moves and nothing will change without a person."""
+        """Whether no flow makes progress, and none will without manual action."""
         copying = self._mirror.copying_snapshots()
         unfinished = [one for one in copying if one.state is not FlowState.DONE]
         return bool(unfinished) and all(
@@ -87,6 +86,6 @@ class _EndOfRun:
         copying = self._mirror.copying_snapshots()
         waiting = [one for one in copying if one.state is FlowState.STANDBY]
         if not waiting:
-            return "nothing moves, and the troubles shown need a person."
+            return "no flow makes progress, and the problems above need manual action."
         listed = "; ".join(f"{one.flow} {one.reason}" for one in waiting)
-        return f"nothing is left to do here: {listed}. Stop that process first, or let it copy."
+        return f"no flow can run here: {listed}. Stop that process first, or let it copy."

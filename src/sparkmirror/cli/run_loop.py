@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The main loop of `run` and `worker`: signals, reloads and the view until something ends it."""
+"""The main loop of `run` and `worker`: signals, reloads and progress output."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from sparkmirror.runtime.reload import Reloader
 from sparkmirror.spark.flow_status import FlowSnapshot
 
 OK, FATAL, START_FAILED = 0, 2, 3  # as MM2's
+UNCLEAN = "Some positions were not written in time; the next start compares both clusters first."
 _POLL_SECONDS = 0.5
 
 
@@ -25,18 +26,17 @@ class Runtime(Protocol):
     """`Mirror` or `Worker`."""
 
     def start(self) -> None:
-        """SparkmirrorError if that cannot be."""
+        """Start everything. Raises SparkmirrorError."""
 
-    def snapshots(self) -> Sequence[FlowSnapshot]:
-        """The flows, for the view."""
+    def snapshots(self) -> Sequence[FlowSnapshot]: ...
 
     def stop(self) -> bool:
-        """End everything; whether all positions were written in time."""
+        """Stop everything. Returns whether all positions were written in time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """Why the process ends without a signal."""
+    """The reason to exit without a signal, and the exit code."""
 
     code: int
     message: str = ""
@@ -47,9 +47,8 @@ def run_until_stopped(
     view: View,
     reloader: Reloader | None,
     check_end: Callable[[], Ending | None],
-    unclean: str,
 ) -> int:
-    """Run until a signal or an ending; the exit code. `unclean`: not all positions were written."""
+    """Run until a signal or until `check_end` returns an ending. Returns the exit code."""
     signals = ProcessSignals(reloads=reloader is not None)
     try:
         runtime.start()
@@ -70,13 +69,13 @@ def run_until_stopped(
             view.print_line(f"sparkmirror: {ending.message}")
         view.update(runtime.snapshots())
     if not runtime.stop():
-        view.print_line(unclean)
+        view.print_line(UNCLEAN)
     view.print_summary(runtime.snapshots())
     return ending.code
 
 
 def set_up_logging(console: Console) -> None:
-    """Log to standard error; kafka-python's own messages are left out."""
+    """Log to standard error; of libraries only warnings."""
     handler: logging.Handler
     if console.is_terminal:
         from rich.logging import RichHandler  # noqa: PLC0415 - terminals only

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run shows: a live table on a terminal, plain lines elsewhere, a bar for a bounded run."""
+"""Progress output of a run: a live table on a terminal, log lines elsewhere."""
 
 from __future__ import annotations
 
@@ -37,42 +37,39 @@ _COLOURS = {
     FlowState.PAUSED: "cyan",
     FlowState.STOPPED: "dim",
 }
-_WAITING = (FlowState.RETRYING, FlowState.FAILED)  # their reason is a trouble
-_NUMBER = re.compile(r"(?<=\s)\d[\d,.]*")  # a trouble whose figures change is not logged again
+_WAITING = (FlowState.RETRYING, FlowState.FAILED)  # their reason is shown as a problem
+_NUMBER = re.compile(r"(?<=\s)\d[\d,.]*")  # a problem is not logged again if only numbers change
 _log = logging.getLogger("sparkmirror.run")
 
 
 class View(Protocol):
-    """Where a run shows how it goes."""
+    """Output of a run. A context manager; `update` is called about twice a second."""
 
-    def __enter__(self) -> Self:
-        """Begin to show."""
+    def __enter__(self) -> Self: ...
 
-    def __exit__(self, *_: object) -> None:
-        """Stop showing."""
+    def __exit__(self, *_: object) -> None: ...
 
     def update(self, flows: Sequence[FlowSnapshot], remarks: Sequence[str] = ()) -> None:
-        """The figures now, and what is wrong with the file; called about twice a second."""
+        """Show the current state; `remarks` are the errors of a rejected file."""
 
     def print_line(self, sentence: str) -> None:
-        """One sentence, at once."""
+        """Print one line on standard error."""
 
     def print_summary(self, flows: Sequence[FlowSnapshot]) -> None:
-        """The last word."""
+        """Print totals and incidents at the end of the run."""
 
 
 def choose_view(console: Console, *, once: bool = False) -> View:
-    """A live view for a person at a terminal, lines for a log file."""
+    """Return a live view on a terminal, a line view elsewhere."""
     return LiveView(console, once=once) if console.is_terminal else LineView(console)
 
 
 def format_count(count: float) -> str:
-    """A figure with thousands separators."""
     return f"{count:,.0f}"
 
 
 def format_bytes(count: float) -> str:
-    """Bytes in the unit that fits."""
+    """Format as B, KB, MB, GB or TB; 1 KB is 1,000 bytes."""
     for unit in ("B", "KB", "MB", "GB"):
         if count < 1000:  # noqa: PLR2004 - steps of a thousand
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -81,12 +78,11 @@ def format_bytes(count: float) -> str:
 
 
 def format_milliseconds(value: float | None) -> str:
-    """A latency, or a dash."""
     return "-" if value is None else f"{value:.0f} ms" if value >= 10 else f"{value:.1f} ms"  # noqa: PLR2004
 
 
 class LiveView:
-    """A table that is drawn over itself."""
+    """A table that is redrawn in place; with `once` also a progress bar per flow."""
 
     def __init__(self, console: Console, *, once: bool) -> None:
         self._console = console
@@ -112,17 +108,15 @@ class LiveView:
         self._live.__exit__(None, None, None)
 
     def update(self, flows: Sequence[FlowSnapshot], remarks: Sequence[str] = ()) -> None:
-        """Draw the table, the troubles and the bars."""
         parts: list[Table | Text | Progress] = [flow_table(flows)]
         parts += [Text(remark, style="red") for remark in remarks[:_MAX_SHOWN_PROBLEMS]]
-        troubles = [f"{one.flow}: {text}" for one in flows for text in one.problems]
-        troubles += [f"{one.flow}: {one.reason}" for one in flows if one.state in _WAITING]
+        problems = [f"{one.flow}: {text}" for one in flows for text in one.problems]
+        problems += [f"{one.flow}: {one.reason}" for one in flows if one.state in _WAITING]
         parts += [Text(line, style="yellow") for line in map(incident_line, flows) if line]
-        parts += [Text(line, style="yellow") for line in troubles[:_MAX_SHOWN_PROBLEMS]]
-        if len(troubles) > _MAX_SHOWN_PROBLEMS:
-            parts.append(
-                Text(f"... and {len(troubles) - _MAX_SHOWN_PROBLEMS} more", style="yellow")
-            )
+        parts += [Text(line, style="yellow") for line in problems[:_MAX_SHOWN_PROBLEMS]]
+        hidden = len(problems) - _MAX_SHOWN_PROBLEMS
+        if hidden > 0:
+            parts.append(Text(f"... and {hidden} more", style="yellow"))
         if self._bar is not None:
             self._advance(self._bar, flows)
             parts.append(self._bar)
@@ -141,23 +135,15 @@ class LiveView:
             )
 
     def print_line(self, sentence: str) -> None:
-        """Above the table."""
         self._console.print(sentence, highlight=False, soft_wrap=True)
 
     def print_summary(self, flows: Sequence[FlowSnapshot]) -> None:
-        """One line per flow that copied something."""
         for one in flows:
-            if one.records:
-                self.print_line(
-                    f"{one.flow}: {format_count(one.records)} records, {format_bytes(one.bytes)} "
-                    f"copied"
-                )
-            if one.incidents:
-                self.print_line(incident_line(one))
+            for line in filter(None, (total_line(one), incident_line(one))):
+                self.print_line(line)
 
 
 def flow_table(flows: Sequence[FlowSnapshot]) -> Table:
-    """The flows and their figures."""
     table = Table(box=None, pad_edge=False)
     table.add_column("flow")
     table.add_column("state")
@@ -187,12 +173,12 @@ def _state(one: FlowSnapshot) -> Text:
 
 
 class LineView:
-    """Log lines: states when they change, figures every ten seconds while records flow."""
+    """Logs changed states and new problems; totals every ten seconds while records flow."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._states: dict[str, tuple[FlowState, str]] = {}
-        self._troubles: dict[str, set[str]] = {}
+        self._problems: dict[str, set[str]] = {}
         self._counted: dict[str, int] = {}
         self._next_line = time.monotonic() + _LINE_SECONDS
 
@@ -202,25 +188,24 @@ class LineView:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def update(self, flows: Sequence[FlowSnapshot], remarks: Sequence[str] = ()) -> None:  # noqa: ARG002 - the log has them
-        """Log what changed."""
-        here = {one.flow for one in flows}
-        for gone in [flow for flow in self._states if flow not in here]:
-            del self._states[gone]  # one that comes back is told about again
+    def update(self, flows: Sequence[FlowSnapshot], remarks: Sequence[str] = ()) -> None:  # noqa: ARG002 - already logged
+        current = {one.flow for one in flows}
+        for removed in [flow for flow in self._states if flow not in current]:
+            del self._states[removed]  # its state is logged again if it returns
         for one in flows:
             state = (one.state, one.reason)
             if self._states.get(one.flow) != state:
                 self._states[one.flow] = state
                 level = logging.WARNING if one.state in _WAITING else logging.INFO
                 _log.log(level, f"{one.flow}: {one.state.value} {one.reason}".rstrip())
-            before = self._troubles.get(one.flow, set())
-            now = {_NUMBER.sub("", trouble): trouble for trouble in one.problems}
-            for key, trouble in now.items():
+            before = self._problems.get(one.flow, set())
+            now = {_NUMBER.sub("", problem): problem for problem in one.problems}
+            for key, problem in now.items():
                 if key not in before:
-                    _log.warning(f"{one.flow}: {trouble}")
+                    _log.warning(f"{one.flow}: {problem}")
             if before and not now:
-                _log.info(f"{one.flow}: all troubles are over")
-            self._troubles[one.flow] = set(now)
+                _log.info(f"{one.flow}: all problems are resolved")
+            self._problems[one.flow] = set(now)
         if time.monotonic() >= self._next_line:
             self._next_line = time.monotonic() + _LINE_SECONDS
             for one in flows:
@@ -229,34 +214,35 @@ class LineView:
                     _log.info(flow_line(one))
 
     def print_line(self, sentence: str) -> None:
-        """One line on standard error."""
         self._console.print(sentence, highlight=False, soft_wrap=True)
 
     def print_summary(self, flows: Sequence[FlowSnapshot]) -> None:
-        """One line per flow that copied something."""
         for one in flows:
-            if one.records:
-                _log.info(
-                    f"{one.flow}: {format_count(one.records)} records, {format_bytes(one.bytes)} "
-                    f"copied"
-                )
-            if one.incidents:
-                _log.warning(incident_line(one))
+            if line := total_line(one):
+                _log.info(line)
+            if line := incident_line(one):
+                _log.warning(line)
+
+
+def total_line(one: FlowSnapshot) -> str:
+    """Return the copied records and bytes; empty if nothing was copied."""
+    if not one.records:
+        return ""
+    return f"{one.flow}: {format_count(one.records)} records, {format_bytes(one.bytes)} copied"
 
 
 def incident_line(one: FlowSnapshot) -> str:
-    """What happened to a flow that must not happen silently, by kind; empty if nothing did."""
+    """Return the number of incidents per kind; empty if there was none."""
     kinds: Counter[str] = Counter()
     for (_topic, _partition, kind), count in one.incidents.items():
         kinds[kind] += count
     if not kinds:
         return ""
     listed = ", ".join(f"{kind} {format_count(count)}" for kind, count in sorted(kinds.items()))
-    return f"{one.flow}: incidents: {listed}; `sparkmirror ledger` prints those that left a mark"
+    return f"{one.flow}: incidents: {listed}; `sparkmirror ledger` lists those that lost records"
 
 
 def flow_line(one: FlowSnapshot) -> str:
-    """A flow in one line."""
     lag = "unknown" if one.lag is None else format_count(one.lag)
     return (
         f"{one.flow}: epoch {one.epoch}, {one.topics} topics, {format_count(one.records)} records, "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`sparkmirror worker`: a Connect worker until told to stop, and Connect's own script's name."""
+"""`sparkmirror worker` and `connect-distributed`: run a Connect worker until a stop signal."""
 
 from __future__ import annotations
 
@@ -26,12 +26,11 @@ from sparkmirror.runtime.reload import Reloader, ReloadRules
 from sparkmirror.runtime.worker import Worker
 
 _SCRIPT = KafkaScript("connect-distributed", "connect-distributed.properties", 1)
-_UNCLEAN = "Some positions were not written in time; whoever is next compares both sides."
 _log = logging.getLogger("sparkmirror.worker")
 
 
 def run_worker(path: Path, *, master: str | None = None) -> int:
-    """Run a worker; the exit code."""
+    """Run a worker. Returns the exit code."""
     console = Console(stderr=True)
     set_up_logging(console)
     try:
@@ -51,7 +50,7 @@ def run_worker(path: Path, *, master: str | None = None) -> int:
     except SparkmirrorError as error:
         view.print_line(f"sparkmirror: {error}")
         return START_FAILED
-    refused = f"What {path.name} leads to was refused; the worker goes on as it was."
+    refused = f"The files of {path.name} were rejected; the previous ones stay in use."
     rules = ReloadRules(rereads_own_file=False, refused=refused)
     reloader = Reloader(path, files, worker, worker.reloads, rules)
 
@@ -59,11 +58,10 @@ def run_worker(path: Path, *, master: str | None = None) -> int:
         failure = worker.failure()
         return None if failure is None else Ending(FATAL, str(failure))
 
-    return run_until_stopped(worker, view, reloader, check_end, _UNCLEAN)
+    return run_until_stopped(worker, view, reloader, check_end)
 
 
 def connect_distributed() -> None:
-    """The console script `connect-distributed`."""
     file, *rest = _SCRIPT.arguments()
     if rest:
         _SCRIPT.exit_with_usage()

@@ -126,7 +126,7 @@ class MirrorClient(Closable):
     ) -> Translation | None:
         """Translate any offset of an upstream cluster to this cluster.
 
-        `topic` is the name on the upstream cluster. `fit` of the result tells how precise it is:
+        `topic` is the name on the upstream cluster. `fit` of the result is its precision:
         exact, before (copying started later), after (not copied yet), near. Returns None if nothing
         of the topic partition was mirrored. `remote_alias` is optional if only one cluster is
         mirrored here.

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What differs between the configuration that runs and a newer reading of its file.
+"""Compares the running configuration with a newer version of its file.
 
-Pure: two readings in, a value out that says which pairs to start, to stop and to restart, how
-much of each, and which keys are to blame. Values are compared and never shown: they may be secret.
+`compare_runs` is pure: it returns which flows to start, stop and restart, which parts of them, and
+which keys changed. Values are never shown, because they may be secret.
 
-The group of every pair: processes with the same file meet there and agree on who runs it.
-
-MM2's own, so that a Java MM2 with the same file is met there, too. A `group.id` that is written
-for a target is the same for all pairs into it; MM2 cannot run such a file, here each of them gets
-a group of its own.
+`flow_groups` returns the group of each flow, in which processes with the same file agree on who
+runs it. It is MM2's group, so Java MM2 with the same file joins it, too. A `group.id` set for a
+target applies to all flows into it. MM2 cannot run such a file; here each flow gets a distinct
+group.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ from sparkmirror.policy.loading import GROUP_FILTER_KEY, REPLICATION_POLICY_KEY,
 from sparkmirror.policy.settings import PolicySettings
 
 _MANY_KEYS = 8
-_SIDES = ("source.", "target.")  # the clusters' own lines, known by their spelling there
+_SIDES = ("source.", "target.")  # from lines of clusters, which have another prefix there
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedRun:
-    """All that a run takes from a file, references resolved: a later look sees the same values."""
+    """All that a run takes from a file, with references resolved once."""
 
     flows: Mapping[Flow, ParsedFlow]
     groups: Mapping[Flow, GroupSettings]
@@ -45,33 +44,33 @@ class ParsedRun:
     rest: RunRestSettings | None = None
     connectors: Mapping[Flow, Mapping[ConnectorClass, Mapping[str, str]]] = field(
         default_factory=dict, repr=False
-    )  # what the file says about each, flat, as MM2 would write it down
+    )  # the configuration that MM2 would store for each connector
     resolver: ReferenceResolver = field(default_factory=lambda: ReferenceResolver({}), repr=False)
 
     @property
     def wanted_splits(self) -> dict[Flow, int]:
-        """The flows that copy, and how many splits each may have."""
+        """The maximum number of splits of each flow that copies."""
         enabled = [one.settings for one in self.flows.values() if one.settings.enabled]
         return {one.flow: one.source.tasks_max for one in enabled}
 
 
 def parse_run(config: MirrorConfig, targets: Collection[str] = ()) -> ParsedRun:
-    """Read a file for a run; ConfigError with every sentence if anything is wrong."""
+    """Read a file for a run. Raises one ConfigError with all errors."""
     config.validate(targets)
-    pairs = {flow: config.parsed_flow(flow) for flow in config.flows(targets)}
+    flows = {flow: config.parsed_flow(flow) for flow in config.flows(targets)}
     return ParsedRun(
-        pairs,
-        flow_groups({flow: one.group for flow, one in pairs.items()}),
+        flows,
+        flow_groups({flow: one.group for flow, one in flows.items()}),
         dict(config.spark),
         config.metrics,
         config.rest,
-        {flow: {k: config.connector_config(flow, k) for k in ConnectorClass} for flow in pairs},
+        {flow: {k: config.connector_config(flow, k) for k in ConnectorClass} for flow in flows},
         config.resolver,
     )
 
 
 class FlowPart(Enum):
-    """What of a pair runs by itself and can be restarted by itself."""
+    """A part of a flow that can be restarted alone."""
 
     ALL = "all"
     CHECKPOINTS = "checkpoints"
@@ -80,7 +79,7 @@ class FlowPart(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FlowChange:
-    """A pair that goes on with other settings; with ALL among its parts it is begun anew."""
+    """A flow whose settings changed, and the parts to restart; ALL restarts the whole flow."""
 
     flow: Flow
     parts: frozenset[FlowPart]
@@ -88,13 +87,12 @@ class FlowChange:
 
     @property
     def restarts_copying(self) -> bool:
-        """Whether the copying is restarted, too."""
         return FlowPart.ALL in self.parts
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigChanges:
-    """What a newer reading asks for."""
+    """The actions that apply a newer configuration."""
 
     started: tuple[Flow, ...] = ()
     stopped: tuple[Flow, ...] = ()
@@ -103,18 +101,17 @@ class ConfigChanges:
     spark_keys: tuple[str, ...] = ()
     metrics_changed: bool = False
     rest_changed: bool = False
-    rest_credentials_changed: bool = False  # only in whom it trusts, lets in, and says to be
+    rest_credentials_changed: bool = False  # only certificates, trusted ones or users
 
     @property
     def is_empty(self) -> bool:
-        """Whether everything may stay as it is."""
-        pairs = self.started or self.stopped or self.changed
-        served = self.metrics_changed or self.rest_changed or self.rest_credentials_changed
-        return not (pairs or self.spark_keys or served)
+        flows = self.started or self.stopped or self.changed
+        servers = self.metrics_changed or self.rest_changed or self.rest_credentials_changed
+        return not (flows or self.spark_keys or servers)
 
 
 def compare_runs(old: ParsedRun, new: ParsedRun) -> ConfigChanges:
-    """What has to be done so that `new` runs where `old` did."""
+    """Return the changes from `old` to `new`."""
     both = [flow for flow in new.flows if flow in old.flows]
     changed = [
         FlowChange(flow, parts, differing_keys(flow, old.flows[flow], new.flows[flow]))
@@ -148,7 +145,7 @@ def _parts(flow: Flow, old: ParsedRun, new: ParsedRun) -> frozenset[FlowPart]:
 
 
 def differing_parts(old: FlowSettings, new: FlowSettings) -> frozenset[FlowPart]:
-    """Which parts of a pair run with something that is no longer so; none: leave it alone."""
+    """Return the parts of a flow whose settings differ."""
     if not old.enabled and not new.enabled:
         differs = _heartbeats_alone(old) != _heartbeats_alone(new)
         return frozenset({FlowPart.ALL} if differs else ())
@@ -162,7 +159,7 @@ def differing_parts(old: FlowSettings, new: FlowSettings) -> frozenset[FlowPart]
 
 
 def connector_identity(kind: ConnectorClass, settings: FlowSettings) -> object:
-    """What a connector of a run is built from; it need not restart while this is equal."""
+    """Return the settings that a connector depends on; it need not restart while they are equal."""
     if kind is ConnectorClass.HEARTBEAT:
         return _heartbeats_alone(settings)
     copying = _copying(settings)
@@ -170,11 +167,11 @@ def connector_identity(kind: ConnectorClass, settings: FlowSettings) -> object:
 
 
 def _copying(settings: FlowSettings) -> object:
-    """All that matters to more than checkpoints or heartbeats."""
+    """Return the settings that affect more than checkpoints or heartbeats."""
     policy, source = settings.policy, settings.source
     own = custom_class_keys(policy)
     syncs_group_acls = source.sync_acls_seconds is not None and source.acls_scope != "topics"
-    if not syncs_group_acls:  # then groups matter to checkpoints alone
+    if not syncs_group_acls:  # then groups affect checkpoints only
         own -= {GROUP_FILTER_KEY}
         policy = replace(policy, groups=(), groups_exclude=(), group_filter_class="")
     shared = replace(policy, options=policy.options if own else {})
@@ -198,7 +195,7 @@ def _checkpoints(settings: FlowSettings) -> object:
 
 
 def _heartbeats_alone(settings: FlowSettings) -> object:
-    """All that matters to a pair that copies nothing."""
+    """Return the settings that affect a flow that only emits heartbeats."""
     return (
         _naming(settings.policy),
         _comparable(settings.heartbeat),
@@ -219,7 +216,7 @@ def _naming(policy: PolicySettings) -> object:
 
 
 def _comparable(value: object) -> object:
-    """A value without what only messages need: which line gave an address or a factor."""
+    """Drop what only messages need, such as the key of a replication factor."""
     if isinstance(value, ReplicationFactor):
         return (value.value, value.preferred)
     if is_dataclass(value):
@@ -232,7 +229,7 @@ def _comparable(value: object) -> object:
 
 
 def differing_keys(flow: Flow, old: ParsedFlow, new: ParsedFlow) -> tuple[str, ...]:
-    """The keys whose effective values differ, as the newer file spells them."""
+    """Return the keys whose effective values differ, as spelled in the newer file."""
     before, after = _by_place(old.report.effective), _by_place(new.report.effective)
     names: dict[str, None] = {}
     for place in {**before, **after}:
@@ -250,7 +247,7 @@ def differing_keys(flow: Flow, old: ParsedFlow, new: ParsedFlow) -> tuple[str, .
 
 
 def _stores(old: FlowSettings, new: FlowSettings) -> Iterator[str]:
-    """The keys of stores that are called as before and hold something else."""
+    """Return the keys of stores with the same path and another content."""
     for client in ("consumer", "producer", "source_admin", "target_admin"):
         before, after = (getattr(one, client).security for one in (old, new))
         if before.tls is None or after.tls is None:
@@ -272,7 +269,7 @@ def _spelled(flow: Flow, old: EffectiveValue | None, new: EffectiveValue | None)
 
 
 def describe_changes(name: str, changes: ConfigChanges, later: Collection[str] = ()) -> str:
-    """One line for the log; `later` are the keys that wait for the next start."""
+    """Format the changes for the log; `later` are keys that need a restart of the process."""
     parts = []
     if changes.started:
         parts.append(f"started {_listed(changes.started)}")
@@ -283,9 +280,9 @@ def describe_changes(name: str, changes: ConfigChanges, later: Collection[str] =
         of = "" if one.restarts_copying else f"the {what} of "
         parts.append(f"restarted {of}{one.flow}{_in_brackets(one.keys)}")
     if changes.metrics_changed:
-        parts.append("metrics are served as it says")
+        parts.append("metrics server restarted")
     if changes.rest_credentials_changed:
-        parts.append("the REST API has other certificates or users")
+        parts.append("certificates or users of the REST API changed")
     if not parts:
         parts.append("nothing to do")
     if changes.untouched:
@@ -293,7 +290,7 @@ def describe_changes(name: str, changes: ConfigChanges, later: Collection[str] =
     if later:
         takes = "takes" if len(later) == 1 else "take"
         parts.append(f"{_listed(later)} {takes} effect at the next start")
-    return f"{name} was read again: {'; '.join(parts)}"
+    return f"{name} was reloaded: {'; '.join(parts)}"
 
 
 def _in_brackets(keys: Collection[str]) -> str:
@@ -312,7 +309,7 @@ def _plural(word: str, count: int) -> str:
 
 
 def flow_groups(read: Mapping[Flow, GroupSettings]) -> dict[Flow, GroupSettings]:
-    """The groups by pair, each of its own on its target."""
+    """Return the group of each flow, distinct on its target."""
     uses = Counter((flow.target, group.group_id) for flow, group in read.items())
     return {
         flow: group

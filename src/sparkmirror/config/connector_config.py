@@ -47,14 +47,14 @@ from sparkmirror.config.worker_config import WorkerConfig
 from sparkmirror.errors import ConfigError
 from sparkmirror.model import HIDDEN, Flow
 
-PLUGIN_VERSION = "4.3.1"  # whose definitions, formats and behaviour ours are
+PLUGIN_VERSION = "4.3.1"  # the MM2 version that sparkmirror is compatible with
 
 ConnectorTexts = Mapping[str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedConnector:
-    """A connector with all that was found on the way; errors make its settings unusable."""
+    """A connector's settings and notices; with errors the settings are unusable."""
 
     kind: ConnectorClass
     name: str
@@ -64,18 +64,17 @@ class ParsedConnector:
 
     @property
     def settings(self) -> FlowSettings:
-        """The settings of the connector's flow; ConfigError with every sentence if any is wrong."""
+        """The settings of the connector's flow. Raises one ConfigError with all errors."""
         raise_errors(self.notices, f"Connector {self.name}:")
         return self.unchecked_settings
 
     @property
     def errors(self) -> tuple[Notice, ...]:
-        """What keeps the connector from being run."""
         return tuple(one for one in self.notices if one.level is NoticeLevel.ERROR)
 
 
 def connector_class(config: ConnectorTexts) -> ConnectorClass:
-    """The class that a configuration names; ConfigError in Connect's words if there is none."""
+    """Return the class that a configuration names. Raises ConfigError with Connect's message."""
     key = "connector.class"
     name = config.get(key)
     if name is None:
@@ -94,7 +93,7 @@ def _shown(key: str, text: str | None) -> str:
 
 
 def read_connector(config: ConnectorTexts, worker: WorkerConfig) -> ParsedConnector:
-    """Read a connector's settings; whatever is wrong stands in the notices."""
+    """Read a connector's settings; errors are among its notices."""
     kind = connector_class(config)
     raw = {
         key: Property(key, text, place, from_request=True)
@@ -124,7 +123,7 @@ def read_connector(config: ConnectorTexts, worker: WorkerConfig) -> ParsedConnec
     )
     read = _with_allowlist(read_flow_layers(layers, worker.resolver, report), worker)
     if "source.cluster.alias" not in raw:
-        message = "source.cluster.alias is missing: write how the source cluster is called."
+        message = "source.cluster.alias is missing: set it to the name of the source cluster."
         report.notices.append(notice_at_line(NoticeLevel.ERROR, "source.cluster.alias", 0, message))
     check_connector(kind, read, worker.settings, report)
     check_profiles(profile_names(raw, flow), read.connector, report)
@@ -145,11 +144,11 @@ def _alias(raw: Mapping[str, Property], key: str, resolver: ReferenceResolver) -
     try:
         return resolver.resolve(entry.text, from_request=True).text.strip()
     except LookupError:
-        return entry.text.strip()  # the reading reports it
+        return entry.text.strip()  # read_flow_layers reports the error
 
 
 def _with_allowlist(read: SettingsAndReaders, worker: WorkerConfig) -> SettingsAndReaders:
-    """Whoever can reach the REST server is not thereby allowed to run code here."""
+    """Restrict Python classes to the worker's allowlist: REST clients must not run other code."""
     policy = replace(read.settings.policy, allowed_classes=worker.settings.allowed_classes)
     return replace(read, settings=replace(read.settings, policy=policy))
 
@@ -166,10 +165,10 @@ def _with_state(settings: FlowSettings, worker: WorkerConfig) -> FlowSettings:
 def _warn_unused_keys(
     kind: ConnectorClass, raw: Mapping[str, Property], report: ConfigReport
 ) -> None:
-    """Keys that nothing reads, and keys of the other two classes."""
+    """Warn about unknown keys and keys of the other two classes."""
     for key, entry in raw.items():
         if entry.text == HIDDEN and is_secret(key):
-            message = f"{key}: {HIDDEN} stands for a value that is stored, and none is."
+            message = f"{key}: {HIDDEN} means the stored value, and none is stored."
             report.notices.append(notice_at_line(NoticeLevel.ERROR, key, entry.line, message))
         remark = check_connector_key(key)
         if remark is not None:
@@ -180,7 +179,7 @@ def _warn_unused_keys(
             and key not in _ALSO_READ[kind]
         ):
             others = [one.value for one in ConnectorClass if key in CONNECTOR_CLASS_KEYS[one]]
-            message = f"{key} does nothing in a {kind.value}: it is for {' and '.join(others)}."
+            message = f"{key} has no effect in a {kind.value}: it is for {' and '.join(others)}."
             report.notices.append(notice_at_line(NoticeLevel.INFO, key, entry.line, message))
 
 
@@ -194,7 +193,7 @@ _ALSO_READ = {
 def _connector_notices(
     report: ConfigReport, config: ConnectorTexts, worker: WorkerConfig
 ) -> tuple[Notice, ...]:
-    """Remarks on the worker's lines were made when its file was read; no key has a line here."""
+    """Drop notices about the worker's file, and line numbers: a connector has no lines."""
     workers = worker.values.keys() - config.keys()
     mine = (n for n in report.notices if n.key not in workers or not n.where)
     return tuple(dict.fromkeys(replace(n, where="") for n in mine))

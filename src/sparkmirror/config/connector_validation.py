@@ -36,7 +36,7 @@ _CONVERTER = ".converter"
 
 @dataclass(frozen=True, slots=True)
 class ValidatedValue:
-    """What a configuration says about one key, and what is wrong with it."""
+    """A key's value and errors."""
 
     name: str
     value: str | None
@@ -47,7 +47,7 @@ class ValidatedValue:
 
 @dataclass(frozen=True, slots=True)
 class ValidatedKey:
-    """A key with its value; without a definition if no class has such a key."""
+    """A key with its value; `definition` is None if no class has the key."""
 
     definition: KeyDefinition | None
     value: ValidatedValue
@@ -55,7 +55,7 @@ class ValidatedKey:
 
 @dataclass(frozen=True, slots=True)
 class ConfigValidation:
-    """The whole answer; `name` is the class as it was given."""
+    """The response; `name` is the class as given."""
 
     name: str
     error_count: int
@@ -64,12 +64,12 @@ class ConfigValidation:
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """Every error sentence, in the order of the keys."""
+        """All errors in the order of the keys."""
         return tuple(error for entry in self.configs for error in entry.value.errors)
 
     @property
     def error_message(self) -> str:
-        """What Connect says when a connector with such a configuration is refused."""
+        """Connect's message when it refuses a connector."""
         lines = "\n".join(self.errors)
         return (
             f"Connector configuration is invalid and contains the following {self.error_count} "
@@ -81,10 +81,9 @@ class ConfigValidation:
 def validate_connector(
     config: ConnectorTexts, worker: WorkerConfig, parsed_connector: ParsedConnector | None = None
 ) -> ConfigValidation:
-    """Check every key; ConfigError only if the configuration names no class that we have.
+    """Check every key. Raises ConfigError only if the connector class is missing or unknown.
 
-    `parsed_connector` is what `read_connector` has returned for the configuration, if it was
-    called already.
+    `parsed_connector` is the result of `read_connector`, if the caller has it.
     """
     reading = parsed_connector or read_connector(config, worker)
     parsed = {
@@ -111,7 +110,7 @@ def validate_connector(
     )
 
 
-_Parsed = tuple[str | None, tuple[str, ...]]  # the value as it is shown, and the errors
+_Parsed = tuple[str | None, tuple[str, ...]]  # the displayed value, and the errors
 
 
 def _defined(
@@ -139,7 +138,7 @@ def _others(
     wrong: Mapping[str, list[str]],
     defined: Mapping[str, _Parsed],
 ) -> Iterator[ValidatedKey]:
-    """Client keys that a connector overrides, and whatever else something is wrong with."""
+    """Return the overridden client keys, and undefined keys with errors."""
     roles = ["producer"]
     if worker.settings.exactly_once is ExactlyOnce.ENABLED:
         roles += ["consumer", "admin"]
@@ -159,7 +158,7 @@ def _others(
 
 
 def _parse(key: ConfigKey, config: ConnectorTexts, resolver: ReferenceResolver) -> _Parsed:
-    """The value that a form shows, and Kafka's sentences about it."""
+    """Return the displayed value and errors in Kafka's wording."""
     name = key.name
     if name not in config:
         if key.required:
@@ -189,7 +188,7 @@ def _parse_text(key: ConfigKey, text: str, resolver: ReferenceResolver) -> _Pars
 
 
 def _list(key: ConfigKey, text: str, instead: str | None) -> _Parsed:
-    """A list is shown as it stands, also where an item is wrong."""
+    """Parse a list; its text is displayed even if an item is invalid."""
     trimmed = text.strip()
     items = [item.strip() for item in trimmed.split(",")] if trimmed else []
     shown = ",".join(items) if instead is None else instead

@@ -46,13 +46,13 @@ _OWN = (
     "forwarding.admin.class",
 )
 _KNOWN = (*_OWN, *SECURITY, "source.cluster.alias", "config.providers")
-# Connector keys of an MM2 file that only look as if they belonged to a client.
+# Connector keys of an MM2 file with the prefix of a client.
 _NOT_CLIENT = {"consumer": "poll.timeout.ms", "admin": "timeout.ms"}
 _PROPERTIES = "The properties of a MirrorClient:"
 
 
 def read_client_properties(properties: Mapping[str, object]) -> MirrorClientSettings:
-    """The settings in a program's own properties; ConfigError with every wrong value."""
+    """Read a program's properties. Raises one ConfigError with all errors."""
     raw = _entries(properties)
     resolver, provider_errors = create_resolver(raw)
     notices = [replace(one, where="") for one in error_notices(provider_errors)]
@@ -60,7 +60,7 @@ def read_client_properties(properties: Mapping[str, object]) -> MirrorClientSett
     servers = values.get("bootstrap.servers")
     if servers is None or not servers.text.strip():
         raise ConfigError(
-            f"{_PROPERTIES} bootstrap.servers is missing: write the host:port of some brokers.",
+            f"{_PROPERTIES} bootstrap.servers is missing: set it to the host:port of some brokers.",
             key="bootstrap.servers",
         )
     settings, report = _read(values, None, resolver)
@@ -75,10 +75,10 @@ def read_client_properties(properties: Mapping[str, object]) -> MirrorClientSett
 def read_client_of_cluster(
     raw: RawProperties, alias: str, clusters: Collection[str], resolver: ReferenceResolver
 ) -> tuple[MirrorClientSettings, list[Notice]]:
-    """The settings for a cluster of an MM2 file, and what is wrong with them.
+    """Read the settings for a cluster of an MM2 file, and return them with notices.
 
-    The cluster's own lines win against those for the whole file. Lines of other clusters and of
-    flows are not looked at: their secrets may be on another machine.
+    The cluster's lines win over global lines. Lines of other clusters and of flows are ignored:
+    their secrets may be on another machine.
     """
     others = tuple(f"{cluster}." for cluster in clusters)
     shared = {
@@ -108,7 +108,7 @@ def _read(
 
 
 def _client(values: LayeredConfig, role: str) -> LayeredConfig:
-    """What one client is made of: the shared keys, then those behind its role."""
+    """Return a client's keys: the shared ones, overridden by those with the role's prefix."""
     config = LayeredConfig(
         (name, values[name]) for name in sorted(SECURITY_KEY_NAMES & values.keys())
     )
@@ -121,14 +121,14 @@ def _client(values: LayeredConfig, role: str) -> LayeredConfig:
 
 
 def _named(connection: ConnectionSettings, alias: str | None) -> ConnectionSettings:
-    """A cluster without an alias is called by its addresses."""
+    """Name a cluster without an alias by its addresses."""
     return (
         connection if alias else replace(connection, alias=",".join(connection.bootstrap_servers))
     )
 
 
 def _unknown(raw: RawProperties) -> list[Notice]:
-    """Keys that look like one of ours; any other may be meant for a policy of the user's own."""
+    """Warn about keys similar to known ones; others may be options of a custom policy."""
     prefixes = tuple(f"{role}." for role in CLIENT_ROLES)
     found = []
     for key in raw:
@@ -140,7 +140,7 @@ def _unknown(raw: RawProperties) -> list[Notice]:
 
 
 def _entries(properties: Mapping[str, object]) -> dict[str, Property]:
-    """Texts as a file would hold them; None is as good as absent, as in Java."""
+    """Convert values to texts as in a file; None means absent, as in Java."""
     if not isinstance(properties, Mapping):
         raise ArgumentError(
             f"The properties of a MirrorClient must be a mapping such as a dict, not "
@@ -154,7 +154,7 @@ def _entries(properties: Mapping[str, object]) -> dict[str, Property]:
 
 def _text(key: object, value: object) -> str:
     if not isinstance(key, str):
-        raise ArgumentError(f"The key {key!r} of a MirrorClient's properties is no text.")
+        raise ArgumentError(f"The key {key!r} of a MirrorClient's properties must be a str.")
     if isinstance(value, str):
         return value
     if isinstance(value, Secret):
@@ -166,7 +166,7 @@ def _text(key: object, value: object) -> str:
     if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
         return ",".join(value)
     raise ConfigError(
-        f"{_PROPERTIES} {key} must be a text, a number, true or false, or a list of texts, "
+        f"{_PROPERTIES} {key} must be a str, a number, a bool, or a list of str, "
         f"not {type(value).__name__}.",
         key=key,
     )

@@ -47,7 +47,7 @@ from sparkmirror.model import Flow
 
 
 class MirrorConfig:
-    """One file. Reading it never fails on its content: `problems()` tells all that is wrong."""
+    """A mirror's file. Invalid content does not fail the reading; `all_notices()` lists it."""
 
     def __init__(self, file: PropertiesFile) -> None:
         self._file = file
@@ -55,27 +55,25 @@ class MirrorConfig:
         self._raw = file.entries
         self.resolver, provider_errors = create_resolver(self._raw)
         self._provider_notices = error_notices(provider_errors)
-        self._readings: dict[Flow, ParsedFlow] = {}
+        self._parsed_flows: dict[Flow, ParsedFlow] = {}
         self.clusters, self._cluster_notices = self._read_clusters()
 
     @classmethod
     def load(cls, path: Path) -> MirrorConfig:
-        """Read the file; ConfigError if it cannot be read or is no properties file."""
+        """Read the file. Raises ConfigError if it cannot be read or is not a properties file."""
         return cls(read_properties(path))
 
     @classmethod
     def parse(cls, text: str) -> MirrorConfig:
-        """The same from a text."""
         return cls(parse_properties(text, "mm2.properties"))
 
     @property
     def name(self) -> str:
-        """The file's name, as it was given."""
         return self._file.name
 
     @property
     def notices(self) -> list[Notice]:
-        """Remarks about the file as a whole, flows not looked at."""
+        """Return the notices about the file as a whole, without those of its flows."""
         found = [
             *self._cluster_notices,
             *self._provider_notices,
@@ -84,7 +82,7 @@ class MirrorConfig:
         return list(dict.fromkeys(found))
 
     def all_notices(self, targets: Collection[str] = ()) -> list[Notice]:
-        """All remarks, those on every pair included: errors first, then in the file's order."""
+        """Return the notices about the file and its flows: errors first, then by line."""
         found = list(self.notices)
         try:
             flows = self.flows(targets)
@@ -103,23 +101,23 @@ class MirrorConfig:
         found.extend(unused_consumer_notices(self._file, self.clusters, enabled))
         if flows and not enabled:
             message = (
-                f"no flow is enabled, only heartbeats would be written; write for example "
+                f"no flow is enabled, so only heartbeats are written; set for example "
                 f"{flows[0]}.enabled=true."
             )
             found.append(notice_at_line(NoticeLevel.WARNING, f"{flows[0]}.enabled", 0, message))
         return sorted_notices(found)
 
     def validate(self, targets: Collection[str] = ()) -> None:
-        """Raise one ConfigError with every error sentence, if there is any."""
+        """Raise one ConfigError with all errors, if there are any."""
         raise_errors(self.all_notices(targets), self.name)
 
     def flows(self, targets: Collection[str] = ()) -> list[Flow]:
-        """The pairs that get a worker: enabled ones, and all others that emit heartbeats."""
+        """Return the flows to run: enabled ones, and others that emit heartbeats."""
         raise_errors(self._cluster_notices, self.name)
         unknown = [target for target in targets if target not in self.clusters]
         if unknown:
             raise ConfigError(
-                f"--clusters names {', '.join(unknown)}, but {self.name} knows only "
+                f"--clusters names {', '.join(unknown)}, but {self.name} has only "
                 f"{', '.join(self.clusters)}.",
                 key="clusters",
             )
@@ -128,26 +126,26 @@ class MirrorConfig:
         ]
         found = [flow for flow in wanted if self._is_enabled(flow) or self._has_heartbeats(flow)]
         if not found:
-            to_whom = f" to {', '.join(targets)}" if targets else ""
+            to_targets = f" to {', '.join(targets)}" if targets else ""
             raise ConfigError(
-                f"{self.name} has no replication flow{to_whom}: enable one, for example "
+                f"{self.name} has no replication flow{to_targets}: enable one, for example "
                 f"{_example(self.clusters)}.enabled=true.",
                 key="clusters",
             )
         return found
 
     def flow_settings(self, flow: Flow) -> FlowSettings:
-        """The typed settings of a pair; ConfigError with every sentence if any value is wrong."""
-        reading = self.parsed_flow(flow)
-        raise_errors([*self._provider_notices, *reading.report.notices], self.name)
-        return reading.settings
+        """Return a flow's settings. Raises one ConfigError with all errors."""
+        parsed = self.parsed_flow(flow)
+        raise_errors([*self._provider_notices, *parsed.report.notices], self.name)
+        return parsed.settings
 
     def client_settings(self, alias: str) -> MirrorClientSettings:
-        """How a program of the user's asks a cluster of the file; ConfigError if it cannot."""
+        """Return the settings of a MirrorClient of a cluster. Raises ConfigError."""
         raise_errors(self._cluster_notices, self.name)
         if alias not in self.clusters:
             raise ConfigError(
-                f"{self.name} knows no cluster {alias!r}, only {', '.join(self.clusters)}.",
+                f"{self.name} has no cluster {alias!r}, only {', '.join(self.clusters)}.",
                 key="clusters",
             )
         settings, notices = read_client_of_cluster(self._raw, alias, self.clusters, self.resolver)
@@ -156,7 +154,7 @@ class MirrorConfig:
 
     @property
     def metrics(self) -> MetricsSettings | None:
-        """Where figures are served; None: nowhere. ConfigError if a value is wrong."""
+        """Where metrics are served; None if disabled. Raises ConfigError."""
         report = ConfigReport()
         reader = ConfigReader("metrics", with_prefix(self._raw, ""), self.resolver, report)
         reader.read_all(METRICS_KEYS)
@@ -165,7 +163,7 @@ class MirrorConfig:
 
     @property
     def rest(self) -> RunRestSettings | None:
-        """Where the REST API is served; None: nowhere. ConfigError if a value is wrong."""
+        """Where the REST API is served; None if disabled. Raises ConfigError."""
         found, notices = self._rest
         raise_errors(notices, self.name)
         return found
@@ -186,14 +184,14 @@ class MirrorConfig:
 
     @property
     def spark(self) -> Mapping[str, str]:
-        """The `spark.*` lines, resolved; ConfigError if a reference leads nowhere."""
+        """The `spark.*` lines, resolved. Raises ConfigError for an invalid reference."""
         found, notices = self._spark
         raise_errors(notices, self.name)
         return found
 
     @property
     def displayed_spark_conf(self) -> Mapping[str, str]:
-        """The same as `check` shows them."""
+        """The `spark.*` lines as `check` prints them."""
         return displayed_spark_conf(with_prefix(self._raw, ""))
 
     @cached_property
@@ -203,15 +201,15 @@ class MirrorConfig:
         return read_spark_conf(values, self.resolver, report), report.notices
 
     def connector_config(self, flow: Flow, kind: ConnectorClass) -> dict[str, str]:
-        """A connector's flat configuration as MM2 writes it down, references not resolved."""
+        """Return the configuration that MM2 stores for a connector, references not resolved."""
         layered = connector_config(self._raw, flow, kind.value)
         return {key: value.text for key, value in layered.items()}
 
     def parsed_flow(self, flow: Flow) -> ParsedFlow:
-        """Settings and report of a pair, read once."""
-        if flow not in self._readings:
-            self._readings[flow] = parse_flow(self._raw, flow, self.resolver)
-        return self._readings[flow]
+        """Return a flow's settings and report. Cached."""
+        if flow not in self._parsed_flows:
+            self._parsed_flows[flow] = parse_flow(self._raw, flow, self.resolver)
+        return self._parsed_flows[flow]
 
     def _read_clusters(self) -> tuple[tuple[str, ...], list[Notice]]:
         entry = self._raw.get("clusters")
@@ -233,7 +231,7 @@ class MirrorConfig:
         try:
             return self.resolver.resolve(entry.text).text
         except LookupError:
-            return entry.text  # the flow's own reading reports it
+            return entry.text  # parse_flow reports the error
 
     def _is_enabled(self, flow: Flow) -> bool:
         return (self._text(f"{flow}.enabled") or "").lower() == "true"
@@ -247,7 +245,7 @@ class MirrorConfig:
 
 
 def _rejection_text(error: InvalidValueError | LookupError, entry: Property) -> str:
-    """The end of a sentence, without what came through a config provider."""
+    """Return the end of a sentence, without values from config providers."""
     if isinstance(error, InvalidValueError) and "${" in entry.text:
         return error.rule
     return str(error.args[0])

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The settings of the REST server of a worker or a mirror: listeners, TLS, basic authentication.
+"""Reads the REST server's settings, of a worker or a mirror: listeners, TLS, basic authentication.
 
 TLS is configured by `listeners.https.ssl.*`, or by the file's `ssl.*` keys if there is none of
 these, as in Connect. It applies to https listeners and to requests to other workers.
 
 Basic authentication reads the files of Connect's BasicAuthSecurityRestExtension. A JAAS login file
 has a section KafkaConnect, whose PropertyFileLoginModule names a properties file with a line
-`user=password` for each user. KAFKA_OPTS or a key of our own names the login file. An empty
-properties file is an error; Java lets everybody in.
+`user=password` for each user. KAFKA_OPTS or `rest.basic.auth.login.config` names the login file.
+An empty properties file is an error; Java accepts every request then.
 """
 
 from __future__ import annotations
@@ -58,17 +58,17 @@ def read_rest(
     listeners: tuple[RestListener, ...],
     admin_listeners: tuple[RestListener, ...] | None = None,
 ) -> RestSettings:
-    """All of it; what is wrong stands in the report."""
+    """Read the REST server's settings; errors go to the report."""
     tls, client_auth = TlsSettings(), "none"
-    asking = _https_key(listeners, admin_listeners or ())
-    if asking or _has_own(values):
-        errors = _errors(report)
+    https_key = _https_key(listeners, admin_listeners or ())
+    if https_key or _has_https_keys(values):
+        errors = _count_errors(report)
         tls, client_auth = _read_tls(https_tls_keys(values), resolver, report)
-        if asking and not tls.chain and _errors(report) == errors:
+        if https_key and not tls.chain and _count_errors(report) == errors:
             report.error(
-                reader.value(asking),
-                asking,
-                f"{asking} names https, and there is no certificate for it: set "
+                reader.value(https_key),
+                https_key,
+                f"{https_key} names https, and there is no certificate for it: set "
                 f"{HTTPS_PREFIX}ssl.keystore.location and {HTTPS_PREFIX}ssl.keystore.password.",
             )
     return RestSettings(
@@ -82,7 +82,6 @@ def read_rest(
 
 
 def read_listeners(reader: ConfigReader, name: str) -> tuple[RestListener, ...]:
-    """The addresses that a key lists."""
     found = (LISTENER_PATTERN.fullmatch(item) for item in reader.strings(name))
     return tuple(
         RestListener(one["scheme"].lower(), one["host"].strip("[]"), int(one["port"]))
@@ -92,8 +91,8 @@ def read_listeners(reader: ConfigReader, name: str) -> tuple[RestListener, ...]:
 
 
 def https_tls_keys(values: LayeredConfig) -> LayeredConfig:
-    """The keys that say how https is served, without Connect's prefix."""
-    prefix = HTTPS_PREFIX if _has_own(values) else ""
+    """Return the `ssl.` keys of https listeners, without Connect's prefix."""
+    prefix = HTTPS_PREFIX if _has_https_keys(values) else ""
     return LayeredConfig(
         (name.removeprefix(prefix), value)
         for name, value in values.items()
@@ -101,19 +100,19 @@ def https_tls_keys(values: LayeredConfig) -> LayeredConfig:
     )
 
 
-def _has_own(values: LayeredConfig) -> bool:
+def _has_https_keys(values: LayeredConfig) -> bool:
     return any(name.startswith(HTTPS_PREFIX) for name in values)
 
 
 def _https_key(listeners: Iterable[RestListener], admin_listeners: Iterable[RestListener]) -> str:
-    """The key that names https; empty if none does."""
+    """Return the key that names https; empty if none does."""
     for key, found in (("listeners", listeners), ("admin.listeners", admin_listeners)):
         if any(one.scheme == _HTTPS for one in found):
             return key
     return ""
 
 
-def _errors(report: ConfigReport) -> int:
+def _count_errors(report: ConfigReport) -> int:
     return sum(one.level is NoticeLevel.ERROR for one in report.notices)
 
 
@@ -125,7 +124,7 @@ def _read_tls(
     name = CLIENT_AUTH_KEY.name
     client_auth = reader.string(name).lower()
     if any(reader.is_invalid(key.name) for key in HTTPS_KEYS):
-        return TlsSettings(), client_auth  # that is said already
+        return TlsSettings(), client_auth  # already reported
     try:
         tls = read_tls(reader, report)
         _check_server_context(reader, tls, client_auth)
@@ -137,14 +136,14 @@ def _read_tls(
         report.error(
             reader.value(name),
             key,
-            f"{key}={client_auth} needs {key.removesuffix(name)}ssl.truststore.location, which "
-            "says who vouches for clients.",
+            f"{key}={client_auth} needs {key.removesuffix(name)}ssl.truststore.location with the "
+            "certificate authorities of clients.",
         )
     return tls, client_auth
 
 
 def _check_server_context(reader: ConfigReader, tls: TlsSettings, client_auth: str) -> None:
-    """Whether a listener can use it: OpenSSL refuses weak certificates there."""
+    """Raise SecurityOptionError if a listener cannot use it: OpenSSL refuses weak certificates."""
     if tls.chain:
         try:
             server_context(tls, client_auth)
@@ -162,13 +161,13 @@ def _read_users(
     origin = reader.origin(_EXTENSIONS)
     if others:
         sentence = (
-            f"{_EXTENSIONS}: {', '.join(others)} is not run, there is no Java here: what it "
-            f"guards is not guarded. Known is {EXTENSION}."
+            f"{_EXTENSIONS}: {', '.join(others)} does not run, because it is Java: the REST API "
+            f"is served without it. Supported is {EXTENSION}."
         )
         if all(one.is_loopback for one in listeners):
             report.warn(origin, sentence)
         else:
-            remedy = "Take it out to serve without it, or let listeners name 127.0.0.1 only."
+            remedy = "Remove it to serve without it, or set listeners to 127.0.0.1 only."
             report.error(reader.value(_EXTENSIONS), _EXTENSIONS, f"{sentence} {remedy}")
     if len(others) == len(listed):
         if reader.is_in_file(JAAS_FILE_KEY):
@@ -182,27 +181,26 @@ def _read_users(
         report.error(
             reader.value(key),
             key,
-            f"{key} asks for passwords, and no file says which: set {JAAS_FILE_KEY} to a JAAS "
-            f"file, or "
-            "-Djava.security.auth.login.config in KAFKA_OPTS.",
+            f"{key} requires passwords, and no file lists them: set {JAAS_FILE_KEY} to a JAAS "
+            "file, or -Djava.security.auth.login.config in KAFKA_OPTS.",
         )
         return {}
     try:
         return read_basic_auth_users(file)
     except ConfigError as error:
         report.error(reader.value(key), key, f"{key}: {error}")
-        return {}  # nobody, should anyone serve with this
+        return {}  # no user, in case the settings are used despite the error
 
 
 def read_basic_auth_users(login_file: str) -> dict[str, Secret]:
-    """Names and passwords; ConfigError says which file is wrong, and how."""
+    """Return passwords by user. Raises ConfigError that names the invalid file."""
     file = _credentials_file(login_file)
     found = read_properties(Path(file)).entries
     users = {name: Secret(entry.text) for name, entry in found.items() if name}
     if not users:
         raise ConfigError(
-            f"{file} names no user, so nobody could use the REST API: write a line user=password "
-            f"for each, or take the extension out of rest.extension.classes."
+            f"{file} names no user, so every request would fail: write a line user=password "
+            "for each, or remove the extension from rest.extension.classes."
         )
     return users
 
@@ -214,8 +212,8 @@ def _credentials_file(login_file: str) -> str:
         raise ConfigError(f"{login_file} has no section {_SECTION}, which the REST API needs.")
     if len(entries) != 1 or entries[0].module != _MODULE:
         raise ConfigError(
-            f"The section {_SECTION} of {login_file} must hold one login module, {_MODULE}: Java "
-            "classes of others cannot be run here."
+            f"The section {_SECTION} of {login_file} must contain one login module, {_MODULE}: "
+            "other Java classes cannot run here."
         )
     file = entries[0].options.get("file", "").strip()
     if not file:

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The typed settings that the rest of the package sees.
+"""The typed settings of a flow, which `config/flows/flow_settings.py` reads from the file.
 
-Everything here is a frozen value made by `config/flows/flow_settings.py` from the property file.
-No other package reads a property name.
+No package outside `config` reads a property by name.
 """
 
 from __future__ import annotations
@@ -13,38 +12,14 @@ from enum import Enum
 
 from sparkmirror.model import Flow
 from sparkmirror.policy.settings import PolicySettings, ReplicationPolicySettings
-from sparkmirror.wire.settings import ConnectionSettings
-
-
-@dataclass(frozen=True, slots=True)
-class FetchSettings:
-    """How a task reads the source (the layered `consumer.` keys)."""
-
-    isolation_level: str = "read_committed"  # or read_uncommitted
-    auto_offset_reset: str = "earliest"  # or latest, none
-    fetch_max_bytes: int = 52_428_800
-    max_partition_fetch_bytes: int = -1
-    fetch_max_wait_ms: int = 500
-    fetch_min_bytes: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class ProduceSettings:
-    """How a task writes the target (the worker's `producer.` keys and `producer.override.`)."""
-
-    acks: int = -1  # -1 (all) or 1
-    request_timeout_ms: int = 30_000
-    max_request_bytes: int = 8_388_608
-    max_in_flight: int = 5  # the broker remembers the last five record batches of a producer
-    compression: str | None = None  # a codec's name; None: as on the source
-    enforces_max_request_bytes: bool = False  # whether even a single record batch may not be larger
+from sparkmirror.wire.settings import ConnectionSettings, FetchSettings, ProduceSettings
 
 
 class ExactlyOnce(Enum):
     """Whether records and positions are written together in transactions."""
 
     DISABLED = "disabled"
-    PREPARING = "preparing"  # as in Connect: said, and nothing else
+    PREPARING = "preparing"  # no effect yet, as in Connect
     ENABLED = "enabled"
 
 
@@ -59,13 +34,12 @@ class TransactionSettings:
 
     @property
     def is_enabled(self) -> bool:
-        """Whether tasks write in transactions."""
         return self.support is ExactlyOnce.ENABLED
 
 
 @dataclass(frozen=True, slots=True)
 class MirrorClientSettings:
-    """All that a `MirrorClient` needs; the consumer reads checkpoints, the admin asks the rest."""
+    """Settings of a `MirrorClient`: the consumer reads checkpoints, the admin all else."""
 
     naming: ReplicationPolicySettings
     admin: ConnectionSettings
@@ -74,11 +48,11 @@ class MirrorClientSettings:
 
 @dataclass(frozen=True, slots=True)
 class ReplicationFactor:
-    """A replication factor with its key; None means not set: use what the cluster can hold."""
+    """A replication factor and its key; None: not set, so the number of brokers may limit it."""
 
     key: str
     value: int | None
-    preferred: int  # MM2's default, used when the cluster can hold it and value is None
+    preferred: int  # MM2's default, used if value is None and the cluster has enough brokers
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +67,8 @@ class InternalTopics:
     status_factor: ReplicationFactor
     configs: str
     configs_factor: ReplicationFactor
-    extra_configs: Mapping[str, Mapping[str, str]]  # topic name -> topic configs beside compact
-    wished_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # not insisted on
+    extra_configs: Mapping[str, Mapping[str, str]]  # topic name -> configs in addition to compact
+    wished_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # optional ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +92,9 @@ class SourceSettings:
 
     @property
     def records_created_acls(self) -> bool:
-        """Whether the ACLs that the flow creates are written down on the target."""
-        is_more_than_mm2s = self.acls_scope != "topics" or self.acl_removals
-        return self.sync_acls_seconds is not None and is_more_than_mm2s
+        """Whether a topic on the target lists the ACLs that the flow creates."""
+        exceeds_mm2 = self.acls_scope != "topics" or self.acl_removals
+        return self.sync_acls_seconds is not None and exceeds_mm2
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,12 +125,12 @@ class PipelineSettings:
     offset_flush_seconds: float  # B.offset.flush.interval.ms, ours by default
     epoch_seconds: float
     task_buffer_bytes: int  # a task never holds more payload than this
-    initial_offsets_group: str = ""  # whose positions new partitions begin at; empty: nobody's
+    initial_offsets_group: str = ""  # new partitions start at its positions; empty: no group
 
 
 @dataclass(frozen=True, slots=True)
 class IncidentPolicies:
-    """What to do about each thing that a flow cannot mend; see `config/keys/connector_keys.py`."""
+    """The reaction to each incident; see `config/keys/connector_keys.py`."""
 
     gap: str = "continue"
     source_recreated: str = "stop"
@@ -170,7 +144,7 @@ class IncidentPolicies:
 
 @dataclass(frozen=True, slots=True)
 class MetricsSettings:
-    """Where the figures are served for Prometheus."""
+    """The address where metrics are served for Prometheus."""
 
     host: str
     port: int
@@ -178,10 +152,10 @@ class MetricsSettings:
 
 @dataclass(frozen=True, slots=True)
 class FlowSettings:
-    """All that one pair A->B needs to run."""
+    """The settings of one flow A->B."""
 
     flow: Flow
-    enabled: bool  # false: this pair only emits heartbeats
+    enabled: bool  # false: the flow only emits heartbeats
     policy: PolicySettings
     source: SourceSettings
     heartbeat: HeartbeatSettings
@@ -196,9 +170,7 @@ class FlowSettings:
     produce: ProduceSettings
     transactions: TransactionSettings = TransactionSettings()
     incident_policies: IncidentPolicies = IncidentPolicies()
-    worker_cluster: ConnectionSettings | None = (
-        None  # where the internal topics are; None: on the target
-    )
+    worker_cluster: ConnectionSettings | None = None  # has the internal topics; None: the target
 
     @property
     def state_cluster(self) -> ConnectionSettings:

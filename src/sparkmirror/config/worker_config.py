@@ -48,11 +48,11 @@ from sparkmirror.config.worker_settings import (
     WorkerSettings,
 )
 
-WORKER_CLUSTER_ALIAS = "worker"  # how messages call the cluster that a worker sits on
+WORKER_CLUSTER_ALIAS = "worker"  # the name of a worker's cluster in messages
 
 
 def is_worker_file(file: PropertiesFile) -> bool:
-    """Whether this is a Connect worker's file, complete or not, rather than MirrorMaker's."""
+    """Whether this is a Connect worker's file, rather than MirrorMaker's; it may be incomplete."""
     if "clusters" in file.entries or any("->" in key for key in file.entries):
         return False
     return any(key in file.entries for key in REQUIRED_WORKER_KEYS)
@@ -60,7 +60,7 @@ def is_worker_file(file: PropertiesFile) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class CredentialsReload:
-    """What is another now; `waits`: values that no running worker can change differ as well."""
+    """Which credentials changed; `needs_restart`: so did settings that a restart must apply."""
 
     connection: bool
     rest: bool
@@ -68,10 +68,13 @@ class CredentialsReload:
 
 
 class WorkerConfig:
-    """One file. `notices` tell all that is wrong; only a secret in a wrong place is refused."""
+    """A worker's file. Invalid content does not fail the reading; `notices` lists it.
+
+    Raises ConfigError only for a secret that has become part of another key's value.
+    """
 
     def __init__(self, file: PropertiesFile, resolver: ReferenceResolver | None = None) -> None:
-        """`resolver`: not the file's own config providers count, but these."""
+        """`resolver` replaces the config providers that the file declares."""
         reject_swallowed_secrets(file)
         self._file = file
         self.name = file.name
@@ -87,19 +90,18 @@ class WorkerConfig:
 
     @classmethod
     def load(cls, path: Path) -> WorkerConfig:
-        """Read the file; ConfigError if it cannot be read or is no properties file."""
+        """Read the file. Raises ConfigError if it cannot be read or is not a properties file."""
         return cls(read_properties(path))
 
     @classmethod
     def parse(cls, text: str) -> WorkerConfig:
-        """The same from a text."""
         return cls(parse_properties(text, "connect-distributed.properties"))
 
     def reload_credentials(self) -> CredentialsReload:
-        """Read again what its lines lead to, and use the credentials that are there now.
+        """Resolve references and read stores again, and use the credentials found there.
 
-        ConfigError if something is wrong with it, and all is as before. The lines themselves count
-        from start to end, as in Connect.
+        The text of the file is not read again, as in Connect. Raises ConfigError for invalid
+        values; the settings are unchanged then.
         """
         found, old = WorkerConfig(self._file).settings, self._settings
         newer = replace(
@@ -116,7 +118,7 @@ class WorkerConfig:
 
     @property
     def settings(self) -> WorkerSettings:
-        """The typed settings; ConfigError with every sentence if any value is wrong."""
+        """The typed settings. Raises one ConfigError with all errors."""
         raise_errors(self.notices, self.name)
         return self._settings
 
@@ -142,7 +144,7 @@ def _read(
         servers_key="bootstrap.servers",
         shares_tls=True,
     )
-    _read_producer(values, resolver, report)
+    _check_producer(values, resolver, report)
     settings = WorkerSettings(
         connection=connection,
         group=group,
@@ -159,18 +161,17 @@ def _read(
 
 
 _REMEDIES = {
-    "group.id": "workers with the same one share connectors, write for example "
-    "group.id=connect-cluster",
-    "config.storage.topic": "write for example config.storage.topic=connect-configs",
-    "offset.storage.topic": "write for example offset.storage.topic=connect-offsets",
-    "status.storage.topic": "write for example status.storage.topic=connect-status",
+    "group.id": "workers of one group share connectors; set for example group.id=connect-cluster",
+    "config.storage.topic": "set for example config.storage.topic=connect-configs",
+    "offset.storage.topic": "set for example offset.storage.topic=connect-offsets",
+    "status.storage.topic": "set for example status.storage.topic=connect-status",
 }
 
 
 def _own_client(values: LayeredConfig, reader: ConfigReader, rest: RestSettings) -> LayeredConfig:
-    """The worker's own client reads its keys from the top of the file.
+    """Select the keys of the worker's client, which have no prefix in the file.
 
-    Keys of TLS may stand there for https alone.
+    `ssl.` keys may be for https listeners only.
     """
     known = CLIENT["admin"].keys() | IGNORED_CLIENT_KEYS["admin"].keys()
     protocol = reader.resolved_text("security.protocol") or ""
@@ -179,10 +180,10 @@ def _own_client(values: LayeredConfig, reader: ConfigReader, rest: RestSettings)
     return LayeredConfig((name, values[name]) for name in values if name in known)
 
 
-def _read_producer(
+def _check_producer(
     values: LayeredConfig, resolver: ReferenceResolver, report: ConfigReport
 ) -> None:
-    """What is wrong with the producer of all connectors is said once, here."""
+    """Report errors of the producer keys once, rather than for each connector."""
     producer = record_producer_config(LayeredConfig(), connect_worker_config(values))
     check_producer(WORKER_CLUSTER_ALIAS, producer, resolver, report, "bootstrap.servers")
 

@@ -14,7 +14,7 @@ from sparkmirror.policy.class_loading import ClassAllowlist
 from sparkmirror.security.settings import TlsSettings
 from sparkmirror.wire.settings import ConnectionSettings
 
-# Who a client is, as Connect's Principal policy counts it.
+# The keys that Connect's Principal policy allows.
 _PRINCIPAL_KEYS = frozenset({"sasl.jaas.config", "sasl.mechanism", "security.protocol"})
 
 
@@ -29,7 +29,7 @@ class OverridePolicy(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ClientOverrides:
-    """What connectors may override: the policy, and the keys that an Allowlist names."""
+    """What connectors may override: the policy, and the keys of policy Allowlist."""
 
     policy: OverridePolicy = OverridePolicy.ALL
     allowlist: tuple[str, ...] = ()
@@ -57,35 +57,34 @@ class RestListener:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine reaches it."""
         return is_loopback(self.host)
 
 
 @dataclass(frozen=True, slots=True)
 class RestSettings:
-    """Where and how the REST API is served, and what other workers are told."""
+    """Where and how the REST API is served, and the address advertised to other workers."""
 
     listeners: tuple[RestListener, ...]
-    admin_listeners: tuple[RestListener, ...] | None = None  # None: with all else; empty: nowhere
+    admin_listeners: tuple[RestListener, ...] | None = None  # None: `listeners`; empty: disabled
     advertised_host: str = ""  # empty: the listener's, else the machine's name
     advertised_port: int | None = None  # None: the listener's
     advertised_scheme: str = ""  # empty: http, if that is served
     allow_origin: str = ""
     allow_methods: str = ""
     response_headers: str = ""
-    tls: TlsSettings = field(default_factory=TlsSettings)  # of https listeners, and other workers'
-    client_auth: str = "none"  # whether https asks for certificates: none, requested, required
-    users: Mapping[str, Secret] | None = None  # who may use it; None: nobody is asked
+    tls: TlsSettings = field(default_factory=TlsSettings)  # https listeners, and inter-worker calls
+    client_auth: str = "none"  # client certificates on https: none, requested, required
+    users: Mapping[str, Secret] | None = None  # for basic authentication; None: none required
 
     def differs_only_in_credentials(self, other: RestSettings) -> bool:
-        """Whether one can take the place of the other while it is served."""
+        """Whether a running server can switch from one to the other."""
         same = replace(other, tls=self.tls, client_auth=self.client_auth, users=self.users)
         return self == same and (self.users is None) == (other.users is None)
 
 
 @dataclass(frozen=True, slots=True)
 class RunRestSettings:
-    """The REST API of a dedicated mirror; `may_move`: nobody insists on the port."""
+    """The REST API of a dedicated mirror; `allows_any_port`: use a free port if it is taken."""
 
     settings: RestSettings
     allows_any_port: bool
@@ -93,7 +92,7 @@ class RunRestSettings:
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """How workers of one group stay together."""
+    """Membership of a worker group."""
 
     group_id: str
     session_timeout_ms: int = 10_000
@@ -117,7 +116,7 @@ class SigningSettings:
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """All that a worker needs before it knows any connector."""
+    """The settings of a Connect worker, without its connectors."""
 
     connection: ConnectionSettings  # to the cluster with the three topics and the group
     group: GroupSettings
@@ -130,11 +129,11 @@ class WorkerSettings:
     topic_tracking: bool
     topic_tracking_reset: bool
     metrics: MetricsSettings | None
-    spark: Mapping[str, str] = field(repr=False)  # goes to the Spark session
+    spark: Mapping[str, str] = field(repr=False)  # configuration of the Spark session
 
 
 def is_loopback(host: str) -> bool:
-    """Whether what is sent there stays here; a name is taken by its word."""
+    """Whether the host is this machine; names other than localhost are not resolved."""
     name = host.strip("[]").rstrip(".").lower()
     if name == "localhost":
         return True

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A request that belongs to another worker is repeated there, and its answer handed on.
+"""Forwards a request to another worker and returns its response.
 
-The first worker says `forward=true`: the second may forward once more, with `forward=false`. Who
-receives that and is not the right one either answers 409, for the workers are about to agree anew.
-So does whoever waits for a worker that is not the right one any more: it may be suspended, and
-nobody else can tell how long.
+The first worker sends `forward=true`: the second may forward once more, with `forward=false`. A
+worker that would have to forward that one responds with 409, because the group is rebalancing.
+
+While a worker waits for the response, the target may lose its role; it may be suspended. The
+waiting worker then also responds with 409.
 """
 
 from __future__ import annotations
@@ -25,8 +26,7 @@ from sparkmirror.security.http_request import (
 from sparkmirror.security.settings import TlsSettings
 from sparkmirror.security.tls import client_context
 
-# Headers that go with a request and come with an answer. The two of a signature: the leader checks
-# what another worker has sent.
+# The leader verifies the signature of a request that another worker has forwarded.
 _SENT = ("authorization", "x-connect-authorization", "x-connect-request-signature-algorithm")
 _RETURNED = ("content-type", "location")
 _SCHEMES = ("http", "https")
@@ -35,10 +35,10 @@ _MOST_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class ForwardedRequest:
-    """A request as it came in."""
+    """A request as it was received."""
 
     method: str
-    path: str  # as it was sent, escapes and all
+    path: str  # still escaped
     query: str
     headers: Mapping[str, str] = field(repr=False)
     body: bytes = field(repr=False)
@@ -46,7 +46,7 @@ class ForwardedRequest:
 
 @dataclass(frozen=True, slots=True)
 class ForwardedResponse:
-    """What the other worker said."""
+    """The response of the other worker."""
 
     status: int
     headers: dict[str, str]
@@ -54,14 +54,14 @@ class ForwardedResponse:
 
 
 class NotDeliveredError(ApiError):
-    """Nobody listens there any more, so certainly nothing was done: another one may be asked."""
+    """The connection was refused, so nothing was done: another worker can be tried."""
 
     def __init__(self, message: str) -> None:
         super().__init__(HTTPStatus.INTERNAL_SERVER_ERROR, message)
 
 
 def forwarded_query(query: str) -> str:
-    """The query for the next worker; ApiError if there may be no next one."""
+    """Return the query for the next worker; ApiError 409 if it was forwarded twice already."""
     pairs = parse_qsl(query, keep_blank_values=True)
     hop = next((value for name, value in pairs if name == "forward"), None)
     if hop is not None and hop.lower() != "true":
@@ -77,49 +77,50 @@ def forward(
     still: Callable[[], bool] = lambda: True,
     tls: TlsSettings | None = None,
 ) -> ForwardedResponse:
-    """Repeat a request at another worker's address; ApiError if it is not `still` the right one.
+    """Send a request to another worker. Redirects are returned, not followed.
 
-    `tls` says whom to trust where that address is https. A redirect is an answer like any other.
+    ApiError if there is no response, or `still` returns False while it is awaited: it says whether
+    that worker still is the leader or owner. `tls` is for https.
     """
     query = forwarded_query(request.query)
-    place = urlsplit(url)
-    if place.scheme not in _SCHEMES or place.hostname is None:
-        raise _failed(f"the worker's address {url} is none that this version can reach")
+    address = urlsplit(url)
+    if address.scheme not in _SCHEMES or address.hostname is None:
+        raise _failed(f"the worker's URL {url} is not http or https")
     headers = {name: value for name, value in request.headers.items() if name.lower() in _SENT}
     if request.body:
         headers["Content-Type"] = "application/json"
     sent = HttpRequest(
         request.method,
-        f"{place.scheme}://{_netloc(place)}{place.path.rstrip('/')}{request.path}?{query}",
+        f"{address.scheme}://{_netloc(address)}{address.path.rstrip('/')}{request.path}?{query}",
         seconds=timeout_seconds,
         most_bytes=_MOST_BYTES,
         headers=headers | {"Accept": "application/json"},
         body=request.body or None,
     )
     try:
-        found = send_request(sent, _context(place, tls or TlsSettings()), still)
+        found = send_request(sent, _context(address, tls or TlsSettings()), still)
     except HttpRequestError as error:
-        raise _no_answer(error, url) from error
+        raise _request_error(error, url) from error
     known = {name: found.headers[name] for name in _RETURNED if found.headers.get(name)}
     return ForwardedResponse(found.status, known, found.body)
 
 
-def _netloc(place: SplitResult) -> str:
-    host = (place.hostname or "").rstrip(".")  # as in certificates
+def _netloc(address: SplitResult) -> str:
+    host = (address.hostname or "").rstrip(".")  # as in certificates
     host = f"[{host}]" if ":" in host else host
-    return f"{host}:{place.port}" if place.port else host
+    return f"{host}:{address.port}" if address.port else host
 
 
-def _context(place: SplitResult, tls: TlsSettings) -> ssl.SSLContext | None:
-    if place.scheme == "http":
+def _context(address: SplitResult, tls: TlsSettings) -> ssl.SSLContext | None:
+    if address.scheme == "http":
         return None
     try:
         return client_context(tls)
     except ValueError as error:
-        raise _failed(f"{place.geturl()}: {error}") from error
+        raise _failed(f"{address.geturl()}: {error}") from error
 
 
-def _no_answer(error: HttpRequestError, url: str) -> ApiError:
+def _request_error(error: HttpRequestError, url: str) -> ApiError:
     match error.failure:
         case HttpFailure.NOT_WANTED:
             return _conflict()

@@ -28,7 +28,7 @@ from sparkmirror.connectors.foreign_writers import ForeignWriters
 from sparkmirror.connectors.heartbeat_connector import MirrorHeartbeatConnector
 from sparkmirror.connectors.internal_topic_setup import InternalTopicSetup
 from sparkmirror.connectors.on_demand_topics import OnDemandTopics
-from sparkmirror.connectors.source_connector import MirrorSourceConnector
+from sparkmirror.connectors.source_connector import SPARK, MirrorSourceConnector
 from sparkmirror.connectors.targets import ConnectorSpec
 from sparkmirror.errors import ClusterError, SparkmirrorError
 from sparkmirror.policy.loading import FlowPolicy, load_policy
@@ -59,6 +59,10 @@ class SparkProvider(Protocol):
 
     def context(self) -> SparkContext:
         """Wait until Spark runs."""
+
+    @property
+    def problem(self) -> str:
+        """Why Spark cannot run tasks at the moment; empty if it can."""
 
     def slots_for(self, flow: str) -> int:
         """How many splits a label may have at present; waits until Spark runs."""
@@ -242,7 +246,12 @@ def _build_source(
         foreign_writers.report(progress.other_writers)
 
     epochs = EpochRunner(
-        status.name, spark.context, spark.control_server, on_progress, before=status.epoch
+        status.name,
+        spark.context,
+        spark.control_server,
+        on_progress,
+        on_waiting=lambda problem: status.set_problem(SPARK, problem),
+        before=status.epoch,
     )
     return MirrorSourceConnector(
         settings,
@@ -252,6 +261,7 @@ def _build_source(
         epochs,
         on_demand_topics,
         splits=lambda: spark.slots_for(spec.label),
+        spark_problem=lambda: spark.problem,
         once=spec.is_bounded,
     )
 

@@ -40,6 +40,9 @@ _DELIVERY = {  # said where it is not the default
     ExactlyOnce.PREPARING: "exactly-once is being prepared: still without transactions",
     ExactlyOnce.ENABLED: "exactly-once, in transactions",
 }
+SPARK = "spark"  # the key of its problems in the status
+_NO_SLOT = "Spark has no task slot for this flow"
+_SLOT_SECONDS = 1.0
 T = TypeVar("T")
 
 
@@ -56,13 +59,17 @@ class MirrorSourceConnector:
         on_demand_topics: OnDemandTopics,
         *,
         splits: Callable[[], int],
+        spark_problem: Callable[[], str],
         once: bool,
     ) -> None:
+        """`splits` returns how many the flow may have now; `spark_problem` why it has none."""
         self._settings = settings
         self._flow = settings.flow
         self._status = status
         self._epochs = epochs
         self._splits = splits
+        self._spark_problem = spark_problem
+        self._usable_splits = settings.source.tasks_max  # fewer after an epoch with idle splits
         self._once = once
         self._names = policy.replication
         self._stop = threading.Event()
@@ -129,7 +136,12 @@ class MirrorSourceConnector:
             self._epochs.begin_planning()
             if self._stop.is_set():
                 break  # asked between the two: nobody would end the epoch
-            most = min(self._settings.source.tasks_max, self._splits())
+            slots = self._splits()
+            most = min(self._usable_splits, slots)
+            if not most:
+                self._status.set_state(FlowState.RETRYING, self._spark_problem() or _NO_SLOT)
+                self._changed.wait(_SLOT_SECONDS)
+                continue
             starts = self._retry(partial(self._partition_starts, most))
             if starts is None:
                 return
@@ -145,7 +157,7 @@ class MirrorSourceConnector:
                 # Partitions that wait for a person are checked again.
                 self._changed.wait(self._settings.pipeline.epoch_seconds)
                 continue
-            result = self._run_epoch(starts, most)
+            result = self._run_epoch(starts, most, slots)
             if result.failure and not self._stop.is_set():
                 self._status.set_state(FlowState.RETRYING, f"the epoch failed: {result.failure}")
                 self._stop.wait(backoff.next_pause())
@@ -160,7 +172,7 @@ class MirrorSourceConnector:
             starts = self._start_positions.starts(self._mirrored(), self._ends, most)
         return starts
 
-    def _run_epoch(self, starts: list[PartitionStart], most: int) -> EpochResult:
+    def _run_epoch(self, starts: list[PartitionStart], most: int, slots: int) -> EpochResult:
         splits = self._start_positions.assign_transactional_ids(plan_splits(starts, most))
         settings = task_settings(
             self._settings,
@@ -176,8 +188,16 @@ class MirrorSourceConnector:
             {start.source: split.index for split in splits for start in split.partitions},
         )
         self._status.await_reports(len(splits), _DELIVERY[self._settings.transactions.support])
-        result = self._epochs.run(splits, settings)
+        result = self._epochs.run(splits, settings, lambda: self._splits() != slots)
+        self._status.set_problem(SPARK, "")
         self._start_positions.update_from(result)
+        # The same plan would leave the same splits idle; other slots are a new chance.
+        is_same = self._splits() == slots
+        self._usable_splits = (
+            max(1, len(splits) - result.idle_splits)
+            if result.idle_splits and is_same
+            else self._settings.source.tasks_max
+        )
         return result
 
     def _retry(self, attempt: Callable[[], T]) -> T | None:

@@ -165,7 +165,7 @@ class SourceTopics:
 
     def _report_notices(self, notices: Sequence[TopicNotice]) -> None:
         """Log new notices, and keep all current ones in the status."""
-        now = {f"{type(one).__name__} {one.remote}": str(one) for one in notices}
+        now = {f"{one.kind} {one.remote}": one.message for one in notices}
         for key, sentence in now.items():
             self._log_once(logging.WARNING, sentence)
             self._status.set_problem(key, sentence)

@@ -113,7 +113,7 @@ class TargetLogEnds:
         except BrokerError as error:
             if error.code != UNSUPPORTED_VERSION:
                 raise
-            return {tp: stable[tp] for tp in blocked}  # before Kafka 2.8 nobody can tell whose
+            return {tp: stable[tp] for tp in blocked}  # before Kafka 2.8 the owner is unknown
         names = TransactionalIds(self._client.connection, self._client).names_by_producer_id()
         return {
             one.tp: one.first_offset

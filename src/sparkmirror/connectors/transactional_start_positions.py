@@ -20,7 +20,7 @@ from sparkmirror.connectors.on_demand_topics import OnDemandTopics
 from sparkmirror.connectors.source_topics import MirroredPartition, MirroredPartitions
 from sparkmirror.connectors.start_positions import KnownPosition, StartPositions
 from sparkmirror.connectors.target_log_ends import LogEndCheck, TargetLogEnds
-from sparkmirror.errors import ClusterError
+from sparkmirror.errors import BrokerError, OpenTransactionError
 from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.kafka.descriptions import LogEnd
@@ -32,6 +32,7 @@ from sparkmirror.spark.epoch_runner import EpochResult
 from sparkmirror.spark.flow_status import FlowStatus
 from sparkmirror.state.incidents import STOP, Incident, IncidentKind
 from sparkmirror.task.messages import PartitionStart, Split, TransactionStart
+from sparkmirror.wire import error_codes
 from sparkmirror.wire.transaction import ProducerIdAndEpoch
 
 _log = logging.getLogger(__name__)
@@ -141,7 +142,6 @@ class TransactionalStartPositions(StartPositions):
             positions = self._positions_at(
                 client, {unchecked[target]: end for target, end in log_ends.truncated.items()}
             )
-        waited, self._waiting = self._waiting, set()
         truncations = [
             self._truncation(unchecked[target], target, end, positions[unchecked[target]])
             for target, end in log_ends.truncated.items()
@@ -157,6 +157,7 @@ class TransactionalStartPositions(StartPositions):
         self._unchecked -= {
             tp for target, tp in unchecked.items() if target not in log_ends.unknown
         }
+        waited, self._waiting = self._waiting, set()
         for incident, position in lost:
             if position is None:
                 self._wait(incident.tp, incident.cause)
@@ -197,7 +198,11 @@ class TransactionalStartPositions(StartPositions):
         offsets = MapTopic(client, self._map_topic)
         try:
             offsets.refresh()
-        except ClusterError as error:  # missing, or truncated within a transaction itself
+        except (BrokerError, OpenTransactionError) as error:
+            is_missing = getattr(error, "code", None) == error_codes.UNKNOWN_TOPIC_OR_PARTITION
+            if not is_missing and not isinstance(error, OpenTransactionError):
+                raise
+            # The map may have been truncated within a transaction, too.
             _log.warning(f"{self._flow}: the offset map cannot be read: {error}")
             return dict.fromkeys(ends)
         return {tp: _position_at(offsets, tp, end) for tp, end in ends.items()}

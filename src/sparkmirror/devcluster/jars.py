@@ -66,12 +66,12 @@ def kafka_classpath(version: str = DEFAULT_KAFKA, artifacts: JarSet = JarSet.BRO
     if jars is not None:
         return jars
     ensure_writable(home)
-    java = java_binary()
+    java_binary()  # fail before the lock if there is none
     with _locked(home / ".lock"):
         # Another process may have fetched them while this one waited for the lock.
         jars = _listed_jars(directory)
         if jars is None:
-            _fetch(java, version, jar_set, directory)
+            _fetch(version, jar_set, directory)
             jars = _listed_jars(directory)
     if jars is None:
         raise SetupError(f"The Kafka jars in {directory} disappeared after the download.")
@@ -105,7 +105,7 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _fetch(java: Path, version: str, jar_set: JarSet, directory: Path) -> None:
+def _fetch(version: str, jar_set: JarSet, directory: Path) -> None:
     what = f"Kafka {version} ({jar_set} jars)"
     console = Console(stderr=True)
     announcement = f"Downloading {what} from Maven Central (once, about a minute) ..."
@@ -114,7 +114,7 @@ def _fetch(java: Path, version: str, jar_set: JarSet, directory: Path) -> None:
     with console.status(announcement):
         for attempt in range(1, _TRIES + 1):
             time.sleep(_PAUSE_SECONDS * (attempt - 1))
-            error = _fetch_once(java, version, jar_set, directory)
+            error = _fetch_once(version, jar_set, directory)
             if error is None:
                 return
             log.info(f"Downloading {what}: attempt {attempt} of {_TRIES} failed ({error})")
@@ -124,34 +124,21 @@ def _fetch(java: Path, version: str, jar_set: JarSet, directory: Path) -> None:
     )
 
 
-def _fetch_once(java: Path, version: str, jar_set: JarSet, directory: Path) -> str | None:
+def _fetch_once(version: str, jar_set: JarSet, directory: Path) -> str | None:
     """Run Ivy once and publish its result. Returns the reason in one line on failure."""
-    registry = maven_repository()
     home = directory.parent
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=home) as scratch_name:
         scratch = Path(scratch_name)
         jars = scratch / "jars"
-        (scratch / "ivysettings.xml").write_text(
-            _ivy_settings(home / "ivy", registry.root), encoding="utf-8"
-        )
+        (scratch / "ivysettings.xml").write_text(ivy_settings(home / "ivy"), encoding="utf-8")
         (scratch / "ivy.xml").write_text(_ivy_module(version, jar_set), encoding="utf-8")
-        command = [
-            str(java),
-            "-XX:TieredStopAtLevel=1",
-            *registry.java_options,
-            "-cp",
-            str(_ivy_jar()),
-            "org.apache.ivy.Main",
-            "-settings",
-            str(scratch / "ivysettings.xml"),
-            "-ivy",
-            str(scratch / "ivy.xml"),
-            "-retrieve",
-            f"{jars}/[artifact]-[revision](-[classifier]).[ext]",
-        ]
         try:
             ivy = subprocess.run(
-                command, capture_output=True, text=True, timeout=_FETCH_SECONDS, check=False
+                ivy_command(scratch),
+                capture_output=True,
+                text=True,
+                timeout=_FETCH_SECONDS,
+                check=False,
             )
         except subprocess.TimeoutExpired:
             return f"timed out after {_FETCH_SECONDS:.0f} s"
@@ -177,6 +164,27 @@ def _ivy_error(output: str) -> str:
     return found[0] if found else "Ivy printed no reason"
 
 
+def ivy_command(scratch: Path) -> list[str]:
+    """Return the command that retrieves the jars of `ivy.xml` in `scratch` into `scratch/jars`.
+
+    Ivy's settings are in `ivysettings.xml` beside it.
+    """
+    return [
+        str(java_binary()),
+        "-XX:TieredStopAtLevel=1",
+        *maven_repository().java_options,
+        "-cp",
+        str(_ivy_jar()),
+        "org.apache.ivy.Main",
+        "-settings",
+        str(scratch / "ivysettings.xml"),
+        "-ivy",
+        str(scratch / "ivy.xml"),
+        "-retrieve",
+        f"{scratch}/jars/[artifact]-[revision](-[classifier]).[ext]",
+    ]
+
+
 def _ivy_jar() -> Path:
     spec = find_spec("pyspark")
     folder = Path(spec.origin).parent / "jars" if spec and spec.origin else None
@@ -193,7 +201,9 @@ def _kafka_modules(jar_set: JarSet) -> tuple[str, ...]:
     return tools if jar_set is JarSet.BROKER else (*tools, "connect-runtime", "connect-mirror")
 
 
-def _ivy_settings(cache: Path, root: str | None) -> str:
+def ivy_settings(cache: Path) -> str:
+    """Return an ivysettings.xml that resolves from Maven Central or the configured mirror."""
+    root = maven_repository().root
     mirror = f" root={quoteattr(root)}" if root else ""
     return f"""<ivysettings>
   <settings defaultResolver="central"/>

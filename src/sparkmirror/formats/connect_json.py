@@ -44,9 +44,7 @@ def decode(data: bytes, what: str) -> Json:
     """Decode; `what` names the record in the error."""
     try:
         value: Json = json.loads(data)
-    except (
-        ValueError,
-        RecursionError,
-    ) as error:  # also numbers of 5,000 digits, a million brackets
+    # RecursionError: a million brackets. ValueError: also a number of 5,000 digits.
+    except (ValueError, RecursionError) as error:
         raise WireError(f"{what} is not JSON: {error}.") from error
     return value

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ACLs of a cluster: who may do what, from where, to which resources.
+"""Describe, create and delete the ACLs of a cluster.
 
-Answers are read ACL by ACL: one that is refused does not hide the others. Any broker tells what
-there is; orders go to the controller, which in KRaft is whichever broker the metadata names.
+Each ACL has its own result: one failure does not affect the others. Any broker describes ACLs; the
+controller creates and deletes them. In KRaft that is the broker that the metadata names.
 
 An `AclAdmin` belongs to one thread.
 """
@@ -10,7 +10,7 @@ An `AclAdmin` belongs to one thread.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from enum import IntEnum
 from functools import partial
 from typing import Any, Self, TypeVar
@@ -18,28 +18,28 @@ from typing import Any, Self, TypeVar
 from kafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 
 from sparkmirror.errors import BrokerError, UnsupportedVersionError, WireError
-from sparkmirror.kafka.cluster_client import Closable, ClusterClient
+from sparkmirror.kafka.cluster_client import AdminClient, ClusterClient
 from sparkmirror.kafka.request import Request
 from sparkmirror.kafka.topic_requests import chunks
 from sparkmirror.wire.settings import ConnectionSettings
 
 SECURITY_DISABLED = 54  # the cluster has no authorizer
 CLUSTER_AUTHORIZATION_FAILED = 31
-UNSUPPORTED_VERSION = 35  # the service does not know the request, as Azure Event Hubs does not
+UNSUPPORTED_VERSION = 35  # for example from Azure Event Hubs, which has no ACLs
 WILDCARD = "*"  # as a literal name: every resource of the type
 # A KRaft controller refuses requests that would write more than 10,000 metadata records.
 _CREATIONS_A_REQUEST = 500
-# For each of these it looks at every ACL that it has: 10,000 take 2.5 ms.
+# For each deletion the controller scans all ACLs: 10,000 take 2.5 ms.
 _DELETIONS_A_REQUEST = 100
 
 _ANY = 1  # in all four enumerations
-_OLDEST, _NEWEST = 1, 3  # of all three requests; before, there were no pattern types
+_OLDEST, _NEWEST = 1, 3  # of all three requests; 1 is the first with pattern types
 
 
 class ResourceType(IntEnum):
-    """What an ACL is about."""
+    """The type of an ACL's resource."""
 
-    ANY = 1  # in a question only
+    ANY = 1  # in filters only
     TOPIC = 2
     GROUP = 3
     CLUSTER = 4
@@ -49,18 +49,18 @@ class ResourceType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """How an ACL names its resources."""
+    """How the name of an ACL's resource is matched."""
 
-    ANY = 1  # in a question only
-    MATCH = 2  # in a question only
+    ANY = 1  # in filters only
+    MATCH = 2  # in filters only
     LITERAL = 3
     PREFIXED = 4
 
 
 class Operation(IntEnum):
-    """What is allowed or denied."""
+    """An operation on a resource."""
 
-    ANY = 1  # in a question only
+    ANY = 1  # in filters only
     ALL = 2
     READ = 3
     WRITE = 4
@@ -78,20 +78,20 @@ class Operation(IntEnum):
 
 
 class Permission(IntEnum):
-    """Allowed, or denied whatever else is allowed."""
+    """DENY takes precedence over ALLOW."""
 
-    ANY = 1  # in a question only
+    ANY = 1  # in filters only
     DENY = 2
     ALLOW = 3
 
 
 E = TypeVar("E", bound=IntEnum)
-_NOT_IN_ACLS = frozenset({"ANY", "MATCH"})
+_FILTER_VALUES = frozenset({"ANY", "MATCH"})
 
 
 @dataclass(frozen=True, order=True, slots=True)
 class AclBinding:
-    """One ACL; equal ones are the same ACL for a cluster, too."""
+    """One ACL; its fields are in the order of the ACL requests."""
 
     resource_type: ResourceType
     name: str
@@ -109,7 +109,7 @@ class AclBinding:
         )
 
     def as_dict(self) -> dict[str, str]:
-        """The ACL in JSON; always in the same order, so that the text can be a key."""
+        """Return the JSON form; the field order is fixed, so that the text can be a key."""
         return {
             "resourceType": self.resource_type.name,
             "name": self.name,
@@ -122,7 +122,7 @@ class AclBinding:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, object]) -> Self:
-        """The ACL that `as_dict` wrote; WireError if it is none."""
+        """Read the form of `as_dict`; WireError if it is not valid."""
         return cls(
             _named(ResourceType, fields, "resourceType"),
             _text(fields, "name"),
@@ -134,28 +134,18 @@ class AclBinding:
         )
 
 
-class AclAdmin(Closable):
-    """Connects at the first call; a lost connection is opened anew."""
+class AclAdmin(AdminClient):
+    """ACL requests to one cluster."""
 
     def __init__(self, connection: ConnectionSettings, client: ClusterClient | None = None) -> None:
-        self._client = client or ClusterClient(connection)
-        self.unknown_acls = (
-            0  # ACLs that the last answer held and that this version has no words for
-        )
-
-    @property
-    def alias(self) -> str:
-        """The cluster's alias."""
-        return self._client.connection.alias
-
-    def close(self) -> None:
-        """Closes the connections; a later call would open them again."""
-        self._client.close()
+        super().__init__(connection, client)
+        self.unknown_acls = 0  # ACLs of the last response with values unknown to this version
 
     def describe(self, resource_type: ResourceType = ResourceType.ANY) -> list[AclBinding]:
-        """All ACLs on resources of a type, sorted.
+        """Return all ACLs on resources of a type, sorted.
 
-        SECURITY_DISABLED without an authorizer, UNSUPPORTED_VERSION where there are no ACLs.
+        BrokerError with SECURITY_DISABLED without an authorizer, UNSUPPORTED_VERSION from a service
+        without ACLs.
         """
         doing = "describing ACLs"
         step = partial(self._send_describe, resource_type)
@@ -167,12 +157,12 @@ class AclAdmin(Closable):
         return sorted(one for one in found if one is not None)
 
     def create(self, bindings: Sequence[AclBinding]) -> dict[AclBinding, BrokerError | None]:
-        """Creates ACLs; None for each that is there now, also if it was there before."""
+        """Create ACLs; returns None for each that exists now, also if it existed before."""
         doing, some = "creating an ACL", chunks(list(dict.fromkeys(bindings)), _CREATIONS_A_REQUEST)
         return self._send_to_controller(doing, some, _create_acls_request, _created)
 
     def delete(self, bindings: Sequence[AclBinding]) -> dict[AclBinding, BrokerError | None]:
-        """Deletes ACLs; None for each that is gone now, also if it was gone before."""
+        """Delete ACLs; returns None for each that does not exist any more, or never did."""
         doing, some = "deleting an ACL", chunks(list(dict.fromkeys(bindings)), _DELETIONS_A_REQUEST)
         return self._send_to_controller(doing, some, _delete_acls_request, _deleted)
 
@@ -185,14 +175,13 @@ class AclAdmin(Closable):
     def _send_to_controller(
         self,
         doing: str,
-        portions: Sequence[Sequence[AclBinding]],
+        chunked: Sequence[Sequence[AclBinding]],
         make_request: Callable[[Sequence[AclBinding]], Request],
         results: Callable[[Any], list[tuple[int, str | None]]],
     ) -> dict[AclBinding, BrokerError | None]:
         answers: dict[AclBinding, BrokerError | None] = {}
-        for some in portions:
-            step = partial(self._client.send_to_controller, make_request(some))
-            answer = self._client.retry(doing, step)
+        for some in chunked:
+            answer = self._client.retry_on_controller(doing, make_request(some))
             for one, (code, message) in zip(some, results(answer), strict=True):
                 error = self._client.broker_error(doing, code, None, message) if code else None
                 if code == SECURITY_DISABLED and error is not None:
@@ -206,7 +195,7 @@ def _created(answer: Any) -> list[tuple[int, str | None]]:
 
 
 def _deleted(answer: Any) -> list[tuple[int, str | None]]:
-    """The first refusal of each filter: of the filter itself, or of what it matched."""
+    """The first error of each filter: of the filter, or of an ACL that it matched."""
     return [
         next(
             (
@@ -221,7 +210,7 @@ def _deleted(answer: Any) -> list[tuple[int, str | None]]:
 
 
 def _binding(resource: Any, acl: Any) -> AclBinding | None:
-    """None for what only a newer version knows."""
+    """None if a value is unknown to this version."""
     try:
         return AclBinding(
             _concrete(ResourceType, resource.resource_type),
@@ -238,27 +227,26 @@ def _binding(resource: Any, acl: Any) -> AclBinding | None:
 
 def _concrete(kind: type[E], number: int) -> E:
     found = kind(number)
-    if found.name in _NOT_IN_ACLS:
+    if found.name in _FILTER_VALUES:
         raise ValueError(number)
     return found
 
 
 def _named(kind: type[E], fields: Mapping[str, object], name: str) -> E:
     found = kind.__members__.get(_text(fields, name))
-    if found is None or found.name in _NOT_IN_ACLS:
-        raise WireError(f"An ACL has no {name} '{fields[name]}'.")
+    if found is None or found.name in _FILTER_VALUES:
+        raise WireError(f"An ACL has an unknown {name} '{fields[name]}'.")
     return found
 
 
 def _text(fields: Mapping[str, object], name: str) -> str:
     found = fields.get(name)
     if not isinstance(found, str):
-        raise WireError(f"An ACL has no text '{name}'.")
+        raise WireError(f"An ACL needs a string '{name}'.")
     return found
 
 
 def _describe_acls_request(resource_type: int) -> Request:
-    """All ACLs on resources of a type."""
     message = DescribeAclsRequest(
         resource_type_filter=resource_type,
         resource_name_filter=None,
@@ -272,38 +260,10 @@ def _describe_acls_request(resource_type: int) -> Request:
 
 
 def _create_acls_request(bindings: Sequence[AclBinding]) -> Request:
-    """Creation of these ACLs."""
-    message = CreateAclsRequest(
-        creations=[
-            CreateAclsRequest.AclCreation(
-                resource_type=one.resource_type,
-                resource_name=one.name,
-                resource_pattern_type=one.pattern,
-                principal=one.principal,
-                host=one.host,
-                operation=one.operation,
-                permission_type=one.permission,
-            )
-            for one in bindings
-        ]
-    )
+    message = CreateAclsRequest(creations=[astuple(one) for one in bindings])
     return Request(message, _OLDEST, _NEWEST)
 
 
 def _delete_acls_request(bindings: Sequence[AclBinding]) -> Request:
-    """Deletion of exactly these ACLs."""
-    message = DeleteAclsRequest(
-        filters=[
-            DeleteAclsRequest.DeleteAclsFilter(
-                resource_type_filter=one.resource_type,
-                resource_name_filter=one.name,
-                pattern_type_filter=one.pattern,
-                principal_filter=one.principal,
-                host_filter=one.host,
-                operation=one.operation,
-                permission_type=one.permission,
-            )
-            for one in bindings
-        ]
-    )
+    message = DeleteAclsRequest(filters=[astuple(one) for one in bindings])
     return Request(message, _OLDEST, _NEWEST)

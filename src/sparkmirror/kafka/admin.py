@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The questions and orders that flows have for a cluster, in few requests and in our own errors.
+"""Topics, configs, offsets and producer ids of one cluster, in few requests.
 
-Answers are read topic by topic: one that fails does not hide the others. A `ClusterAdmin` belongs
-to one thread.
+Each topic has its own result: one failure does not affect the others. A `ClusterAdmin` belongs to
+one thread.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from sparkmirror.kafka.cluster_client import (
     LEADER_CODES,
     LEADER_NOT_AVAILABLE,
     PAUSE_SECONDS,
-    Closable,
+    AdminClient,
     ClusterClient,
+    partition_results,
 )
 from sparkmirror.kafka.descriptions import (
     Broker,
@@ -52,44 +53,35 @@ from sparkmirror.wire.record_batch import SEQUENCE_MASK
 from sparkmirror.wire.settings import ConnectionSettings
 
 _CONFIG_TOPICS_A_REQUEST = 250
-_KEPT_ANSWERS = 256
-_FORGET_ABOVE = 5000
+_MAX_CACHED_RESPONSES = 256
+_MAX_UNUSED_CONFIGS = 5000
 # A KRaft controller refuses requests that would write more than 10,000 metadata records.
 _NEW_TOPICS_A_REQUEST = 200
 _UNKNOWN_TOPIC_ID = 100
 _NEW_PARTITIONS_A_REQUEST = 4000
-# A new topic shows in the metadata before its leaders serve it; an election takes as long.
+# A new topic is in the metadata before its leaders serve it; an election takes as long.
 _LEADER_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class _CachedConfigs:
-    """An answer about the configs of some topics, in bytes and decoded."""
+    """A DescribeConfigs response, encoded and decoded."""
 
     body: bytes
     found: Mapping[str, TopicConfigs]
     failed: Mapping[str, BrokerError]
 
 
-class ClusterAdmin(Closable):
-    """Connects at the first call; a lost connection is opened anew."""
+class ClusterAdmin(AdminClient):
+    """Admin requests to one cluster."""
 
     def __init__(self, connection: ConnectionSettings, client: ClusterClient | None = None) -> None:
-        self._client = client or ClusterClient(connection)
-        self._kept_configs: dict[tuple[str, ...], _CachedConfigs] = {}
+        super().__init__(connection, client)
+        self._cached_configs: dict[tuple[str, ...], _CachedConfigs] = {}
         self._known_configs: dict[str, TopicConfigs] = {}
 
-    @property
-    def alias(self) -> str:
-        """The cluster's alias."""
-        return self._client.connection.alias
-
-    def close(self) -> None:
-        """Closes the connections; a later call would open them again."""
-        self._client.close()
-
     def cluster(self) -> ClusterDescription:
-        """The cluster's id and the brokers that are alive."""
+        """Return the cluster's id and its live brokers."""
         answer = self._metadata("describing the cluster", [])
         return ClusterDescription(
             answer.cluster_id,
@@ -97,7 +89,7 @@ class ClusterAdmin(Closable):
         )
 
     def topics(self, names: Sequence[str] | None = None) -> PartialResults[str, TopicDescription]:
-        """All topics that we may see, or those named; one request either way."""
+        """Describe the named topics (default: all that the principal may describe)."""
         found: dict[str, TopicDescription] = {}
         failed: dict[str, BrokerError] = {}
         for topic in self._metadata("describing topics", names).topics:
@@ -111,24 +103,24 @@ class ClusterAdmin(Closable):
         return PartialResults(found, failed)
 
     def topic_configs(self, names: Iterable[str]) -> PartialResults[str, TopicConfigs]:
-        """Every config of every named topic, with its source.
+        """Return every config of the named topics, with its source.
 
-        What did not change since the last time is the same object as then.
+        Configs that did not change since the last call are the same object.
         """
         answers: dict[tuple[str, ...], _CachedConfigs] = {}
         for some in map(tuple, chunks(sorted(names), _CONFIG_TOPICS_A_REQUEST)):
             step = partial(self._describe_configs, some)
             raw = self._client.retry("describing configs", step)
-            kept = self._kept_configs.pop(some, None)
-            if kept is None or kept.body != raw.body:
-                kept = self._decoded_configs(raw)
-            answers[some] = kept
-        self._kept_configs |= answers  # the latest stand last
-        for old in list(self._kept_configs)[:-_KEPT_ANSWERS]:
-            del self._kept_configs[old]
-        found = {name: one for kept in answers.values() for name, one in kept.found.items()}
+            cached = self._cached_configs.pop(some, None)
+            if cached is None or cached.body != raw.body:
+                cached = self._decoded_configs(raw)
+            answers[some] = cached
+        self._cached_configs |= answers  # in order of use
+        for old in list(self._cached_configs)[:-_MAX_CACHED_RESPONSES]:
+            del self._cached_configs[old]
+        found = {name: one for cached in answers.values() for name, one in cached.found.items()}
         self._known_configs |= found
-        if len(self._known_configs) > 2 * len(found) + _FORGET_ABOVE:  # most are of deleted topics
+        if len(self._known_configs) > 2 * len(found) + _MAX_UNUSED_CONFIGS:  # of deleted topics
             self._known_configs = dict(found)
         return PartialResults(
             found,
@@ -157,31 +149,22 @@ class ClusterAdmin(Closable):
     def alter_configs(
         self, changes: Mapping[str, Mapping[str, str | None]], *, validate_only: bool = False
     ) -> dict[str, BrokerError | None]:
-        """Sets configs of topics, or takes a topic's own value away (None), and no others.
+        """Set the given configs of topics; a value of None deletes the topic's own value.
 
-        None for each topic that was altered (or would be, if only validated).
+        Returns None for each topic that was altered (or would be, if only validated).
         """
         results: dict[str, BrokerError | None] = {}
         for some in chunks(sorted(changes.items()), _CONFIG_TOPICS_A_REQUEST):
             request = alter_configs_request(some, validate_only=validate_only)
-            step = partial(self._client.send_to_controller, request)
-            for one in self._client.retry("altering configs", step).responses:
-                results[one.resource_name] = (
-                    self._client.broker_error(
-                        "altering the configs of a topic",
-                        one.error_code,
-                        one.resource_name,
-                        one.error_message,
-                    )
-                    if one.error_code
-                    else None
-                )
+            answer = self._client.retry_on_controller("altering configs", request)
+            named = [(one.resource_name, one) for one in answer.responses]
+            results |= self._results("altering the configs of a topic", named)
         return results
 
     def delete_topics(self, topics: Sequence[TopicDescription]) -> dict[str, BrokerError | None]:
-        """Deletes exactly these topics; None for each that is gone now.
+        """Delete topics by their ids; returns None for each that does not exist any more.
 
-        One without an id is kept: its name may belong to another topic by now.
+        A topic without an id is not deleted: its name may belong to another topic now.
         """
         unsupported = error_codes.UNSUPPORTED_VERSION
         results: dict[str, BrokerError | None] = {
@@ -193,37 +176,30 @@ class ClusterAdmin(Closable):
         for some in chunks(identified, _NEW_TOPICS_A_REQUEST):
             names = {one.topic_id: one.name for one in some}
             request = delete_topics_request(some, self._broker_timeout_ms())
-            step = partial(self._client.send_to_controller, request)
-            for one in self._client.retry("deleting topics", step).responses:
-                name = names[one.topic_id]
-                is_gone = one.error_code in (0, _UNKNOWN_TOPIC_ID)
-                results[name] = (
-                    None
-                    if is_gone
-                    else self._client.broker_error(
-                        "deleting a topic", one.error_code, name, one.error_message
-                    )
-                )
+            answer = self._client.retry_on_controller("deleting topics", request)
+            named = [(names[one.topic_id], one) for one in answer.responses]
+            results |= self._results("deleting a topic", named, success=(0, _UNKNOWN_TOPIC_ID))
         return results
 
     def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False
     ) -> dict[str, BrokerError | None]:
-        """Creates topics; None for each that was created (or would be, if only validated)."""
+        """Create topics; returns None for each that was created (or would be, if validated)."""
         results: dict[str, BrokerError | None] = {}
         for some in _by_partitions(topics):
             request = create_topics_request(
                 some, self._broker_timeout_ms(), validate_only=validate_only
             )
-            step = partial(self._client.send_to_controller, request)
-            answer = self._client.retry("creating topics", step)
-            results |= self._results("creating a topic", answer.topics)
+            answer = self._client.retry_on_controller("creating topics", request)
+            named = [(one.name, one) for one in answer.topics]
+            results |= self._results("creating a topic", named)
         return results
 
     def await_topics(self, names: Sequence[str], timeout_seconds: float) -> None:
-        """Returns once every partition of these new topics is served; BrokerError if not in time.
+        """Block until the leaders serve every partition of these new topics.
 
-        Creation is acknowledged before the brokers have heard of it.
+        The controller acknowledges a creation before the brokers apply it. Raises BrokerError after
+        the timeout.
         """
         deadline = time.monotonic() + timeout_seconds
         while True:
@@ -238,36 +214,36 @@ class ClusterAdmin(Closable):
             self._client.pause(PAUSE_SECONDS)
 
     def create_partitions(self, totals: Mapping[str, int]) -> dict[str, BrokerError | None]:
-        """Grows topics to the given numbers of partitions; None for each that has grown."""
+        """Add partitions up to the given totals; returns None for each topic that has them."""
         results: dict[str, BrokerError | None] = {}
         for some in chunks(sorted(totals.items()), _NEW_TOPICS_A_REQUEST):
             request = create_partitions_request(some, self._broker_timeout_ms())
-            step = partial(self._client.send_to_controller, request)
-            answer = self._client.retry("adding partitions", step)
-            results |= self._results("adding partitions", answer.results)
+            answer = self._client.retry_on_controller("adding partitions", request)
+            named = [(one.name, one) for one in answer.results]
+            results |= self._results("adding partitions", named)
         return results
 
     def earliest_offsets(
         self, topic_partitions: Iterable[TopicPartition]
     ) -> PartialResults[TopicPartition, int]:
-        """The first offset that each partition still holds."""
+        """Return the log start offset of each partition."""
         return _only_offsets(self._offsets(topic_partitions, EARLIEST, "read_uncommitted"))
 
     def end_offsets(
         self, topic_partitions: Iterable[TopicPartition], isolation_level: str = "read_committed"
     ) -> PartialResults[TopicPartition, int]:
-        """The offset after the last record: the last stable one for read_committed."""
+        """Return the high watermarks, or the last stable offsets for read_committed."""
         return _only_offsets(self.log_ends(topic_partitions, isolation_level))
 
     def log_ends(
         self, topic_partitions: Iterable[TopicPartition], isolation_level: str
     ) -> PartialResults[TopicPartition, LogEnd]:
-        """The offset after the last record, and the leader epoch now."""
+        """Return the end offsets and the current leader epochs."""
         return self._offsets(topic_partitions, LATEST, isolation_level)
 
     def init_producer_id(self) -> ProducerState:
-        """A producer id that nobody has used; a young cluster needs some seconds to give one."""
-        doing = "asking for a producer id"
+        """Return a new producer id; retries, because a new cluster needs some seconds for it."""
+        doing = "requesting a producer id"
         deadline = time.monotonic() + self._client.connection.connect_timeout_seconds
         while True:
             answer = self._client.retry(
@@ -283,10 +259,10 @@ class ClusterAdmin(Closable):
     def next_sequences(
         self, topic_partitions: Iterable[TopicPartition], producer_id: int
     ) -> dict[TopicPartition, int | None]:
-        """With which sequence a producer goes on: 0 where it has not written, None if unknown.
+        """Return a producer's next sequences: 0 where it has not written, None if unknown.
 
-        Brokers before 2.8 cannot be asked, nor may every principal ask. Partitions whose leader
-        could not answer just now are left out.
+        Unknown with brokers before 2.8, or without permission. Omits partitions whose leader does
+        not answer now.
         """
         wanted = frozenset(topic_partitions)
         step = partial(self._describe_producers, wanted)
@@ -312,13 +288,11 @@ class ClusterAdmin(Closable):
                 answer = self._client.send(describe_producers_request(some), leader)
             except UnsupportedVersionError:
                 continue
-            for topic in answer.topics:
-                for one in topic.partitions:
-                    tp = TopicPartition(topic.name, one.partition_index)
-                    if one.error_code:
-                        codes[tp] = one.error_code
-                    else:
-                        found[tp] = one.active_producers
+            for tp, one in partition_results(answer.topics):
+                if one.error_code:
+                    codes[tp] = one.error_code
+                else:
+                    found[tp] = one.active_producers
         return found, codes
 
     def _offsets(
@@ -330,7 +304,7 @@ class ClusterAdmin(Closable):
         deadline = time.monotonic() + _LEADER_SECONDS
         while wanted:
             step = partial(self._list_offsets, wanted, timestamp, isolation_level)
-            some_found, some_codes = self._client.retry("asking for offsets", step)
+            some_found, some_codes = self._client.retry("listing offsets", step)
             found |= some_found
             codes |= some_codes
             wanted = frozenset(tp for tp, code in some_codes.items() if code in LEADER_CODES)
@@ -339,7 +313,7 @@ class ClusterAdmin(Closable):
             if wanted:
                 self._client.pause(PAUSE_SECONDS)
         failed = {
-            tp: self._client.broker_error(f"asking for the offsets of {tp}", code, tp.topic)
+            tp: self._client.broker_error(f"listing the offsets of {tp}", code, tp.topic)
             for tp, code in codes.items()
             if tp not in found
         }
@@ -355,13 +329,11 @@ class ClusterAdmin(Closable):
             for leader, some in leaders.items()
         }
         for answer in self._client.send_to_each(requests).values():
-            for topic in answer.topics:
-                for partition in topic.partitions:
-                    tp = TopicPartition(topic.name, partition.partition_index)
-                    if partition.error_code:
-                        codes[tp] = partition.error_code
-                    else:
-                        found[tp] = LogEnd(partition.offset, partition.leader_epoch)
+            for tp, one in partition_results(answer.topics):
+                if one.error_code:
+                    codes[tp] = one.error_code
+                else:
+                    found[tp] = LogEnd(one.offset, one.leader_epoch)
         return found, codes
 
     def _metadata(self, doing: str, names: Sequence[str] | None) -> Any:
@@ -371,15 +343,17 @@ class ClusterAdmin(Closable):
         return self._client.send_raw(describe_configs_request(names))
 
     def _broker_timeout_ms(self) -> int:
-        # The broker shall give up before we do, so that its answer still reaches us.
+        # Shorter than the request timeout, so that the broker's response still arrives.
         return round(self._client.connection.request_timeout_seconds * 900)
 
-    def _results(self, doing: str, results: Iterable[Any]) -> dict[str, BrokerError | None]:
+    def _results(
+        self, doing: str, named: Iterable[tuple[str, Any]], success: Sequence[int] = (0,)
+    ) -> dict[str, BrokerError | None]:
         return {
-            r.name: self._client.broker_error(doing, r.error_code, r.name, r.error_message)
-            if r.error_code
-            else None
-            for r in results
+            name: None
+            if one.error_code in success
+            else self._client.broker_error(doing, one.error_code, name, one.error_message)
+            for name, one in named
         }
 
 
@@ -409,7 +383,7 @@ def _config_entry(config: Any) -> ConfigEntry:
     )
 
 
-@lru_cache(maxsize=10_000)  # thousands of topics have the same few: one object for each is enough
+@lru_cache(maxsize=10_000)  # saves memory: thousands of topics have the same few entries
 def _entry(
     name: str, value: str | None, source: int, read_only: bool, sensitive: bool
 ) -> ConfigEntry:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a broker's API versions allow, and what is lost where one is missing: one table.
+"""The API versions that sparkmirror uses, and the consequence of each missing one.
 
-Tasks and the control plane speak to each broker in the versions that it offers. Most of what an
-older broker lacks costs a little or is found in another way; the sentences say which.
+Requests use the newest version that both sides support. Most missing versions only cost performance
+or a feature; the sentences say which.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from enum import Enum
 
 
 class Role(Enum):
-    """What a cluster is to a flow."""
+    """The side of a flow."""
 
     SOURCE = "source"
     TARGET = "target"
@@ -21,16 +21,16 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Capability:
-    """An API in a version, on which side it is used, and what its absence means."""
+    """An API version, the side that uses it, and the consequence if it is missing."""
 
     api_key: int
-    version: int  # the first that has what is needed
+    version: int  # the lowest that suffices
     role: Role
     consequence: str
     is_required: bool = False  # without it no record flows
 
     def is_offered(self, versions: Mapping[int, tuple[int, int]]) -> bool:
-        """Whether a broker that speaks these versions has it."""
+        """Whether a broker with these versions has it."""
         return versions.get(self.api_key, (0, -1))[1] >= self.version
 
 
@@ -43,22 +43,22 @@ _LIST_TRANSACTIONS = 66
 CAPABILITIES = (
     Capability(
         _FETCH, 4, Role.SOURCE,
-        "no Fetch 4: nothing can be read from a broker before Kafka 0.11",
+        "no Fetch 4: brokers before Kafka 0.11 cannot be a source",
         is_required=True,
     ),
     Capability(
         _PRODUCE, 3, Role.TARGET,
-        "no Produce 3: nothing can be written to a broker before Kafka 0.11",
+        "no Produce 3: brokers before Kafka 0.11 cannot be a target",
         is_required=True,
     ),
     Capability(
         _INIT_PRODUCER_ID, 0, Role.TARGET,
-        "no InitProducerId: nothing can be written, because tasks write as idempotent producers",
+        "no InitProducerId: tasks cannot write, because they are idempotent producers",
         is_required=True,
     ),
     Capability(
         _JOIN_GROUP, 4, Role.TARGET,
-        "no JoinGroup 4: processes cannot agree on who runs a pair with brokers before Kafka 2.2",
+        "no JoinGroup 4: processes cannot form a group on brokers before Kafka 2.2",
         is_required=True,
     ),
     Capability(
@@ -75,20 +75,20 @@ CAPABILITIES = (
     ),
     Capability(
         _FETCH, 12, Role.SOURCE,
-        "no leader epochs in fetch answers: a log that lost its end is looked for only when a "
-        "partition finds its leader",
+        "no leader epochs in Fetch: log truncation is detected only when a partition gets a new "
+        "leader",
     ),
     Capability(
         _OFFSET_FOR_LEADER_EPOCH, 0, Role.SOURCE,
-        "no OffsetForLeaderEpoch: a log that lost its end and grew again is not noticed",
+        "no OffsetForLeaderEpoch: a log that was truncated and has grown again is not detected",
     ),
     Capability(
         _METADATA, 10, Role.SOURCE,
-        "no topic ids: a topic recreated while sparkmirror is down is not noticed",
+        "no topic ids: a topic recreated while sparkmirror is down is not detected",
     ),
     Capability(
         _METADATA, 10, Role.TARGET,
-        "no topic ids: a remote topic that was deleted and created again is not noticed",
+        "no topic ids: a recreated remote topic is not detected",
     ),
     Capability(
         _DELETE_TOPICS, 6, Role.TARGET,
@@ -96,12 +96,12 @@ CAPABILITIES = (
     ),
     Capability(
         _DESCRIBE_PRODUCERS, 0, Role.SOURCE,
-        "no DescribeProducers: whose open transaction holds up reading is not said",
+        "no DescribeProducers: the producer of a blocking open transaction is not reported",
     ),
     Capability(
         _DESCRIBE_PRODUCERS, 0, Role.TARGET,
-        "no DescribeProducers: after a crash, tasks read the end of the target's log to find what "
-        "was written",
+        "no DescribeProducers: after a crash, tasks read the end of the target's log to find the "
+        "last written record",
     ),
     Capability(
         _ADD_PARTITIONS_TO_TXN, 0, Role.TARGET,
@@ -113,8 +113,8 @@ CAPABILITIES = (
     ),
     Capability(
         _LIST_TRANSACTIONS, 0, Role.TARGET,
-        "no ListTransactions: with exactly-once, transactions that tasks of an earlier run with "
-        "more tasks left open end only by their timeout",
+        "no ListTransactions: with exactly-once, open transactions of an earlier run with more "
+        "tasks end only by their timeout",
     ),
     Capability(
         _CREATE_TOPICS, 4, Role.TARGET,
@@ -142,7 +142,7 @@ CAPABILITIES = (
     ),
     Capability(
         _DESCRIBE_LOG_DIRS, 1, Role.SOURCE,
-        "no DescribeLogDirs: `plan` does not tell how many bytes are to be copied",
+        "no DescribeLogDirs: `plan` does not report how many bytes it will copy",
     ),
 )  # fmt: skip
 
@@ -150,5 +150,5 @@ CAPABILITIES = (
 def missing_capabilities(
     versions: Mapping[int, tuple[int, int]], roles: Collection[Role]
 ) -> tuple[Capability, ...]:
-    """What a broker with these API versions lacks in these roles, the worst first."""
+    """Return what a broker with these API versions lacks in these roles, the worst first."""
     return tuple(one for one in CAPABILITIES if one.role in roles and not one.is_offered(versions))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Blocking requests on the connections of `wire`: the calling thread runs the event loop.
 
-No retries and no messages for users; `ClusterClient` adds both.
+`ClusterClient` adds retries and errors for users.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _log = logging.getLogger(__name__)
 
 
 class Send(NamedTuple):
-    """A request and the broker that it goes to; each needs a message of its own."""
+    """A request and its broker; each needs a separate message object."""
 
     request: Request
     node: int | None = None  # None: any broker
-    lane: int = 0  # another lane is another connection
+    lane: int = 0  # each lane is a separate connection
     is_raw: bool = False  # the response is a RawResponse
 
 
@@ -46,7 +46,7 @@ class BrokerSession:
     """The connections of one client, from `open` to `close`. For one thread.
 
     Methods raise ConnectionLostError, UnsupportedVersionError (then nothing was sent), or
-    UnreachableError if no bootstrap address takes a TCP connection or the session is interrupted.
+    UnreachableError if no bootstrap address accepts a TCP connection or the session is interrupted.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class BrokerSession:
         loop: EventLoop,
         is_interrupted: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Owns the loop. `is_interrupted` is called whenever the loop wakes up."""
+        """Owns the loop. Calls `is_interrupted` whenever the loop wakes up."""
         self._settings = settings
         self._loop = loop
         self._is_interrupted = is_interrupted
@@ -66,7 +66,7 @@ class BrokerSession:
         self._resume_at: WeakKeyDictionary[BrokerConnection, float] = WeakKeyDictionary()
 
     def open(self) -> None:
-        """Learn the cluster's brokers from the first bootstrap address that answers."""
+        """Get the cluster's brokers from the first bootstrap address that responds."""
         count = len(self.brokers.bootstrap_addresses)
         failures: list[ConnectionLostError] = []
         for _ in range(count):
@@ -93,16 +93,17 @@ class BrokerSession:
         (answer,) = self._exchange([connection], [send], timeout)
         self.brokers.learn(answer.brokers)
         if not self.brokers.addresses:
-            connection.close("it knows no brokers")
+            reason = "its metadata lists no brokers"
+            connection.close(reason)
             raise ConnectionLostError(
-                "it knows no brokers",
+                reason,
                 cluster=self._settings.alias,
                 address=str(connection.address),
                 kind=LossKind.LOST,
             )
 
     def run(self, sends: Sequence[Send], timeout_seconds: float | None = None) -> list[Any]:
-        """Send requests, some of them at a time, and wait for all responses.
+        """Send requests, a few in flight at a time, and wait for all responses.
 
         `timeout_seconds` replaces the request timeout of the settings.
         """
@@ -117,20 +118,20 @@ class BrokerSession:
         except (ConnectionLostError, UnsupportedVersionError):
             raise
         except BaseException:
-            self.close()  # responses may still be on their way
+            self.close()  # responses may still arrive
             raise
         finally:
             self.used_at = time.monotonic()
 
     def api_versions(self, node: int) -> Mapping[int, tuple[int, int]]:
-        """The oldest and newest version of each API that a broker supports."""
+        """Return the oldest and newest supported version of each API, by API key."""
         self._handle_events()
         connection = self.brokers.connection(node)
         self._await_ready([connection])
         return dict(connection.api_versions)
 
     def close(self) -> None:
-        """Close the connections and the loop. May be called twice."""
+        """Close the connections and the loop. Idempotent."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -138,7 +139,7 @@ class BrokerSession:
         self._loop.close()
 
     def _any_node(self) -> int | None:
-        """A broker with an open connection, another one each time; else any listed broker."""
+        """Return the next broker with an open connection; if there is none, any broker."""
         listed = self.brokers.addresses
         ready = [node for node in self.brokers.ready_nodes() if node in listed]
         if not ready:
@@ -147,7 +148,7 @@ class BrokerSession:
         return self._last_any
 
     def _handle_events(self) -> None:
-        """Handle what came since the last call: closed and idle connections."""
+        """Handle events since the last call: closed and idle connections."""
         self._loop.run_once(0.0)
         self.brokers.check_timeouts()
 
@@ -168,7 +169,7 @@ class BrokerSession:
             for connection, seconds in exchange.take_throttles():
                 _log.info(
                     f"Cluster '{self._settings.alias}': broker {connection.address} throttles "
-                    f"this client for {seconds:g} s"
+                    f"this client; pausing for {seconds:g} s"
                 )
                 self._resume_at[connection] = time.monotonic() + seconds
         exchange.raise_failure()
@@ -186,7 +187,7 @@ class BrokerSession:
             raise failures[0]
 
     def _run_loop(self, longest: float) -> None:
-        """Wait for events until one connection's oldest request times out."""
+        """Wait for events, until the next request times out at most."""
         self._raise_if_interrupted()
         now = time.monotonic()
         open_ones = [one for one in self.brokers.connections() if not one.closed]
@@ -228,11 +229,11 @@ class _Exchange:
 
     @property
     def is_over(self) -> bool:
-        """Whether everything was answered, or something failed."""
+        """Whether all responses have arrived, or a request failed."""
         return not self._left or bool(self._failures)
 
     def pump(self, resume_at: Mapping[BrokerConnection, float]) -> float:
-        """Send what may be sent now; for how long to wait for events at most."""
+        """Send up to the in-flight limit; returns the seconds to wait for events at most."""
         longest = _MAX_WAIT_SECONDS
         for connection, queue in self._queues.items():
             pause = resume_at.get(connection, 0.0) - time.monotonic()
@@ -267,12 +268,12 @@ class _Exchange:
             self._throttles.append((connection, throttled_ms / 1000))
 
     def take_throttles(self) -> list[tuple[BrokerConnection, float]]:
-        """Connections that the broker asked to pause, and for how many seconds."""
+        """Return and clear the throttled connections, with the seconds to pause."""
         found, self._throttles = self._throttles, []
         return found
 
     def raise_failure(self) -> None:
-        """Raise the first failure, and close connections on which responses are outstanding."""
+        """Raise the first failure, and close connections with outstanding responses."""
         if not self._failures:
             return
         for connection, count in self._in_flight.items():

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Blocking requests to one cluster, with retries and messages for users; where topics are.
-
-What holds connections is closed at the end of a `with` block.
-"""
+"""Blocking requests to one cluster, with retries and errors for users; leaders of topics."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ import time
 import uuid
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
@@ -42,7 +39,7 @@ T = TypeVar("T")
 
 UNKNOWN_TOPIC_OR_PARTITION = 3
 LEADER_NOT_AVAILABLE = 5
-# What a partition answers while its leader is being elected or has just moved.
+# Error codes of a partition whose leader is being elected or has just moved.
 LEADER_CODES = frozenset({5, 6, 9, 74, 75, 78})
 PAUSE_SECONDS = 0.2
 
@@ -50,11 +47,10 @@ _NO_LEADER = -1
 
 
 class ClusterClient:
-    """Connects when a request needs it, and again after a failure.
+    """Connects on demand, and again after a failure.
 
-    For one thread at a time; `close`, `interrupt` and `update_connection` are for any thread.
-    Requests raise ConnectionLostError or UnsupportedVersionError; within `retry` these become
-    errors for users.
+    For one thread at a time; `close`, `interrupt` and `update_connection` are thread-safe. Requests
+    raise ConnectionLostError or UnsupportedVersionError; `retry` maps these to errors for users.
     """
 
     def __init__(
@@ -64,7 +60,7 @@ class ClusterClient:
         *,
         make_loop: Callable[[], EventLoop] = EventLoop,
     ) -> None:
-        """Once `stop` is set, nothing is tried a second time."""
+        """Once `stop` is set, `retry` does not retry."""
         self.connection = connection
         self._stop = stop or threading.Event()
         self._make_loop = make_loop
@@ -72,16 +68,16 @@ class ClusterClient:
         self._loop: EventLoop | None = None
         self._session: BrokerSession | None = None
         self._is_outdated = False
-        self._is_aborted = False  # the request that runs is to fail
+        self._is_aborted = False  # the running request must fail
         self._interrupted = threading.Event()
 
     def update_connection(self, connection: ConnectionSettings) -> None:
-        """Use other settings: connect again with the next request."""
+        """Reconnect with new settings at the next request."""
         self.connection = connection
         self._is_outdated = True
 
     def close(self) -> None:
-        """Close the connections; a request that runs fails, a later one opens them again."""
+        """Close the connections; a running request fails, a later one reconnects."""
         if self._lock.acquire(blocking=False):
             try:
                 self._close_session()
@@ -92,16 +88,16 @@ class ClusterClient:
             self._wake()
 
     def interrupt(self) -> None:
-        """Make the request that runs and every later one fail at once."""
+        """Make the running request and every later one fail immediately."""
         self._interrupted.set()
         self._wake()
 
     def pause(self, seconds: float) -> None:
-        """Wait; `interrupt` ends it early."""
+        """Sleep; `interrupt` ends it early."""
         self._interrupted.wait(seconds)
 
     def close_if_idle(self, now: float) -> float | None:
-        """Close connections that are idle for too long; called by `IdleClients`."""
+        """Close idle connections; called by `IdleClients`. Returns when to call again."""
         longest = self.connection.max_idle_seconds
         if longest is None:
             return None
@@ -123,27 +119,27 @@ class ClusterClient:
         node_id: int | None = None,
         timeout_seconds: float | None = None,
     ) -> Any:
-        """The response of one broker; of any broker if none is named."""
+        """Return the response of one broker (default: any)."""
         return self._run([Send(request, node_id)], timeout_seconds)[0]
 
     def send_raw(self, request: Request, node_id: int | None = None) -> RawResponse:
-        """The same, not decoded yet."""
+        """Like `send`, but does not decode the response."""
         found: RawResponse = self._run([Send(request, node_id, is_raw=True)])[0]
         return found
 
     def send_all(
         self, requests: Sequence[Request], node_id: int | None = None, *, lanes: int = 1
     ) -> list[Any]:
-        """One broker's responses to many requests, on several connections if `lanes` says so."""
+        """Return one broker's responses to many requests, sent on `lanes` connections."""
         return self._run([Send(one, node_id, at % lanes) for at, one in enumerate(requests)])
 
     def send_to_each(self, requests: Mapping[int, Request]) -> dict[int, Any]:
-        """The responses of several brokers at once, by node."""
+        """Send to several brokers in parallel; returns the responses by node."""
         found = self._run([Send(request, node) for node, request in requests.items()])
         return dict(zip(requests, found, strict=True))
 
     def metadata(self, names: Sequence[str] | None) -> Any:
-        """Brokers, controller and the named topics: None means all, an empty list none."""
+        """Request brokers, controller and the named topics (None: all topics)."""
         (answer,) = self._run([Send(metadata_request(names))])
         with self._lock:
             if self._session is not None:
@@ -151,51 +147,47 @@ class ClusterClient:
         return answer
 
     def send_to_controller(self, request: Request) -> Any:
-        """The controller's response."""
         controller = self.metadata([]).controller_id
         if controller < 0:
-            raise unreachable_error(
-                self.connection, "finding the controller", "there is none just now"
-            )
+            reason = "the cluster has no controller now"
+            raise unreachable_error(self.connection, "finding the controller", reason)
         return self.send(request, controller)
 
     def addresses(self) -> dict[int, Address]:
-        """The advertised addresses of the brokers, by node."""
+        """Return the advertised addresses of the brokers, by node."""
         with self._lock:
             return dict(self._opened().brokers.addresses)
 
     def api_versions(self, node_id: int) -> dict[int, tuple[int, int]]:
-        """The oldest and newest version of each API that a broker supports."""
+        """Return the oldest and newest supported version of each API, by API key."""
         with self._lock:
             return dict(self._opened().api_versions(node_id))
 
     def partitions_by_leader(
         self, topic_partitions: Iterable[TopicPartition]
     ) -> tuple[dict[int, list[TopicPartition]], dict[TopicPartition, int]]:
-        """The partitions by leader, and error codes for those that have none."""
+        """Return the partitions by leader, and error codes for those without a leader."""
         missing = set(topic_partitions)
         answer = self.metadata(sorted({tp.topic for tp in missing}))
         leaders: dict[int, list[TopicPartition]] = defaultdict(list)
         failed: dict[TopicPartition, int] = {}
-        for topic in answer.topics:
-            for partition in topic.partitions:
-                tp = TopicPartition(topic.name, partition.partition_index)
-                if tp not in missing:
-                    continue
-                missing.discard(tp)
-                if partition.leader_id >= 0:
-                    leaders[partition.leader_id].append(tp)
-                else:
-                    failed[tp] = LEADER_NOT_AVAILABLE
+        for tp, partition in partition_results(answer.topics):
+            if tp not in missing:
+                continue
+            missing.discard(tp)
+            if partition.leader_id >= 0:
+                leaders[partition.leader_id].append(tp)
+            else:
+                failed[tp] = LEADER_NOT_AVAILABLE
         codes = {topic.name: topic.error_code for topic in answer.topics}
         failed |= {tp: codes.get(tp.topic) or UNKNOWN_TOPIC_OR_PARTITION for tp in missing}
         return leaders, failed
 
     def retry(self, doing: str, step: Callable[[], T]) -> T:
-        """Run a step, again from its beginning while brokers that it needs do not answer.
+        """Run a step; repeat it while brokers do not respond, up to the connect timeout.
 
-        A broker that has just died is still listed for some seconds, so a cluster counts as
-        unreachable only when nothing worked for its connect timeout.
+        The metadata lists a broker for some seconds after its crash, so one failure does not mean
+        that the cluster is unreachable.
         """
         deadline = time.monotonic() + self.connection.connect_timeout_seconds
         while True:
@@ -211,8 +203,12 @@ class ClusterClient:
                 if is_last or self._stop.wait(PAUSE_SECONDS):
                     raise failure from error
 
+    def retry_on_controller(self, doing: str, request: Request) -> Any:
+        """Send a request to the controller, with `retry`."""
+        return self.retry(doing, lambda: self.send_to_controller(request))
+
     def failure(self, doing: str, error: RequestError) -> ClusterError:
-        """The error for users that says what a failed request means."""
+        """Map a failed request to an error for users."""
         session = self._session
         addresses = {} if session is None else session.brokers.addresses
         return cluster_error(self.connection, doing, error, ", ".join(map(str, addresses.values())))
@@ -220,7 +216,7 @@ class ClusterClient:
     def broker_error(
         self, doing: str, code: int, topic: str | None, message: str | None = None
     ) -> BrokerError:
-        """A broker's error code, about one topic if one is named."""
+        """Map a broker's error code to an error for users."""
         return broker_error(self.connection, doing, code, message, topic)
 
     def _run(self, sends: Sequence[Send], timeout_seconds: float | None = None) -> list[Any]:
@@ -264,11 +260,11 @@ class ClusterClient:
 
 
 class Closable(ABC):
-    """A context manager by its `close`."""
+    """A context manager that calls `close` at its end."""
 
     @abstractmethod
     def close(self) -> None:
-        """Close the connections; a later question may open them again."""
+        """Close the connections; a later request may reconnect."""
 
     def __enter__(self) -> Self:
         return self
@@ -277,26 +273,46 @@ class Closable(ABC):
         self.close()
 
 
+class AdminClient(Closable):
+    """Base of the admin classes; `close` also closes a shared client."""
+
+    def __init__(self, connection: ConnectionSettings, client: ClusterClient | None = None) -> None:
+        self._client = client or ClusterClient(connection)
+
+    @property
+    def alias(self) -> str:
+        """The cluster's alias."""
+        return self._client.connection.alias
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def partition_results(topics: Iterable[Any]) -> Iterator[tuple[TopicPartition, Any]]:
+    """Yield the partitions of a response's topics."""
+    for topic in topics:
+        for one in topic.partitions:
+            yield TopicPartition(topic.name, one.partition_index), one
+
+
 @dataclass(frozen=True, slots=True)
 class TopicLeaders:
-    """What a broker said about one topic; good until somebody answers that it is not so."""
+    """The topic id and leaders of one topic, from a metadata response."""
 
     topic: str
-    topic_id: uuid.UUID | None  # brokers before Kafka 2.8 have none
-    leaders: tuple[int, ...]  # of each partition; -1 where there is none just now
+    topic_id: uuid.UUID | None  # None from brokers before Kafka 2.8
+    leaders: tuple[int, ...]  # by partition; -1 without a leader
 
     @property
     def partitions(self) -> list[TopicPartition]:
-        """All of them."""
         return [TopicPartition(self.topic, index) for index in range(len(self.leaders))]
 
     @property
     def has_all_leaders(self) -> bool:
-        """Whether every partition has a leader."""
         return _NO_LEADER not in self.leaders
 
     def by_leader(self, wanted: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
-        """Those of the partitions that have a leader, by it."""
+        """Return the partitions that have a leader, by leader."""
         found: dict[int, list[TopicPartition]] = defaultdict(list)
         for tp in wanted:
             leader = self.leaders[tp.partition]
@@ -306,7 +322,7 @@ class TopicLeaders:
 
 
 def find_topic_leaders(client: ClusterClient, topic: str) -> TopicLeaders:
-    """Ask any broker; BrokerError if there is no such topic, else as `ClusterClient.send`."""
+    """Request the leaders of a topic; BrokerError if it does not exist. Does not retry."""
     (found,) = client.metadata([topic]).topics
     if found.error_code not in (0, LEADER_NOT_AVAILABLE):
         raise client.broker_error("describing a topic", found.error_code, topic)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tries to reach every broker of a cluster, one by one, and what a run needs there.
+"""Connect to every broker of a cluster, and check the permissions that a run needs.
 
-A client that has bootstrapped talks to the addresses that brokers advertise. Those are where
-set-ups break (an address that resolves inside a container only), so each is tried by itself.
+After bootstrapping, a client uses the addresses that brokers advertise. These are a frequent source
+of errors (an address that resolves only inside a container), so the probe tries each one.
 """
 
 from __future__ import annotations
@@ -29,40 +29,38 @@ _ALREADY_EXISTS = 36
 
 @dataclass(frozen=True, slots=True)
 class BrokerProbe:
-    """One advertised address and what answered there."""
+    """One advertised address and the broker found there."""
 
     node_id: int
     address: str
-    version: str = ""  # the newest Kafka release whose protocol it speaks; empty: no answer
+    version: str = ""  # the newest Kafka release whose protocol it supports; empty: no response
     error: str = ""
     api_versions: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterProbe:
-    """What was found of one cluster."""
+    """The result for one cluster."""
 
     alias: str
     security: str = "PLAINTEXT"
     brokers: tuple[BrokerProbe, ...] = ()
     topics: tuple[str, ...] = ()
-    silent_bootstrap: tuple[
-        str, ...
-    ] = ()  # bootstrap addresses that do not answer, while others do
-    error: str = ""  # why the cluster as a whole could not be asked
+    silent_bootstrap: tuple[str, ...] = ()  # bootstrap addresses without a response
+    error: str = ""  # why the whole cluster cannot be reached
 
     @property
     def reachable(self) -> bool:
-        """Whether the cluster and each of its brokers answered."""
+        """Whether every broker of the cluster responded."""
         return not self.error and all(broker.version for broker in self.brokers)
 
 
 def probe_cluster(connection: ConnectionSettings, timeout_seconds: float = 5.0) -> ClusterProbe:
-    """Reach the cluster through its bootstrap addresses, then each broker where it says it is."""
+    """Connect to the bootstrap addresses, then to each broker at its advertised address."""
     security = connection.security.protocol.value
     silent = {}
     for address in connection.bootstrap_servers:
-        reason = _refusal(address, timeout_seconds)
+        reason = _connect_error(address, timeout_seconds)
         if reason:
             silent[address] = reason
     answering = tuple(a for a in connection.bootstrap_servers if a not in silent)
@@ -71,7 +69,7 @@ def probe_cluster(connection: ConnectionSettings, timeout_seconds: float = 5.0) 
         return ClusterProbe(
             connection.alias,
             security,
-            error=f"no bootstrap address answers ({reasons}); check "
+            error=f"no bootstrap address responds ({reasons}); check "
             f"{bootstrap_key(connection)} and that the brokers are up",
         )
     reach = _probe_connection(connection, answering, timeout_seconds)
@@ -96,21 +94,21 @@ def missing_permissions(
     writes: Sequence[str],
     timeout_seconds: float = 5.0,
 ) -> list[str]:
-    """What a run would be refused, a sentence each: reading, writing and creating topics.
+    """Return a sentence for each missing permission: to read, write and create topics.
 
-    Topics of `writes` that do not exist are created for validation only: nothing changes.
+    For topics of `writes` that do not exist, validates their creation without creating them.
     """
     reach = _probe_connection(connection, connection.bootstrap_servers, timeout_seconds)
     missing: list[str] = []
     topics = [*reads, *writes]
     with closing(ClusterClient(reach)) as client:
         step = partial(_operations, client, topics)
-        allowed = client.retry("asking for permissions", step) if topics else {}
+        allowed = client.retry("checking permissions", step) if topics else {}
     for topic in reads:
         needed = (Operation.READ, Operation.DESCRIBE_CONFIGS)
-        missing.extend(_lacking(allowed.get(topic), needed, topic))
+        missing.extend(_missing_operations(allowed.get(topic), needed, topic))
     for topic in writes:
-        missing.extend(_lacking(allowed.get(topic), (Operation.WRITE,), topic))
+        missing.extend(_missing_operations(allowed.get(topic), (Operation.WRITE,), topic))
     with ClusterAdmin(reach) as admin:
         described = admin.topic_configs(reads)
         missing.extend(str(error) for error in described.failed.values())
@@ -124,10 +122,10 @@ def missing_permissions(
     return list(dict.fromkeys(missing))
 
 
-def _lacking(
+def _missing_operations(
     allowed: frozenset[Operation] | None, needed: Sequence[Operation], topic: str
 ) -> list[str]:
-    # Brokers from before 2.3 list no operations at all; then nothing can be said.
+    # Brokers before 2.3 do not report operations.
     if not allowed:
         return []
     return [
@@ -140,7 +138,7 @@ def _lacking(
 def _operations(
     client: ClusterClient, topics: Sequence[str]
 ) -> dict[str, frozenset[Operation] | None]:
-    """The allowed operations by topic; None where the topic does not exist, or is hidden."""
+    """The allowed operations by topic; None if the topic does not exist or is not visible."""
     found = client.send(metadata_request(topics, with_operations=True)).topics
     known = {one.value for one in Operation}
     return {
@@ -153,7 +151,7 @@ def _operations(
 
 def _probe_broker(client: ClusterClient, node_id: int, address: str) -> BrokerProbe:
     reach = client.connection
-    reason = _refusal(address, reach.connect_timeout_seconds)
+    reason = _connect_error(address, reach.connect_timeout_seconds)
     if reason:
         return BrokerProbe(
             node_id,
@@ -186,8 +184,8 @@ def _probe_connection(
     )
 
 
-def _refusal(address: str, timeout_seconds: float) -> str:
-    """Why no connection to the address can be made; empty if one can."""
+def _connect_error(address: str, timeout_seconds: float) -> str:
+    """The reason why a TCP connection fails; empty if it succeeds."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout_seconds).close()

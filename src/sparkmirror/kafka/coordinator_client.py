@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests of one member to the coordinator of its group: join, sync, heartbeat, leave.
+"""Requests of one member to its group coordinator: join, sync, heartbeat, leave.
 
-A broker works on one request of a connection at a time, and a join may wait for a minute until all
-members are there: heartbeats need a client of their own. Finds the coordinator when it is not
-known or has moved. Sends each request once; the caller decides about retries. For one thread;
-`close` is for any thread and makes a request that waits fail.
+A broker serves one request per connection at a time, and a join may block for a minute until all
+members have joined, so heartbeats need a separate client. Finds the coordinator when it is unknown
+or has moved. Sends each request once; the caller retries. For one thread; `close` is thread-safe
+and makes a blocked request fail.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ ILLEGAL_GENERATION = 22
 INCONSISTENT_GROUP_PROTOCOL = 23
 UNKNOWN_MEMBER_ID = 25
 REBALANCE_IN_PROGRESS = 27
-# Loading, not available, not the coordinator.
+# The coordinator is loading, not available or has moved.
 COORDINATOR_CODES = frozenset({14, 15, 16})
 
 _MEMBER_ID_REQUIRED = 79
-_JOIN_GRACE_SECONDS = 5.0  # as in Java: the coordinator itself needs some time, too
+_JOIN_GRACE_SECONDS = 5.0  # beyond the rebalance timeout, as in the Java client
 
 
 @dataclass(frozen=True, slots=True)
 class JoinParameters:
-    """How somebody wants to be a member; protocols with their metadata, the preferred first."""
+    """The parameters of JoinGroup; protocols with their metadata, in order of preference."""
 
     protocol_type: str
     protocols: Mapping[str, bytes]
@@ -49,7 +49,7 @@ class JoinParameters:
 
 @dataclass(frozen=True, slots=True)
 class JoinResult:
-    """A generation of the group; only its leader sees the members and their metadata."""
+    """A generation of the group; only the leader gets the members and their metadata."""
 
     generation: int
     member_id: str
@@ -59,12 +59,11 @@ class JoinResult:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this member decides for all."""
         return self.leader == self.member_id
 
 
 class CoordinatorClient(Closable):
-    """Connects with the first request; raises ClusterErrors, with the code that a broker gave."""
+    """Connects on demand; raises ClusterError, as a BrokerError with the broker's error code."""
 
     def __init__(self, connection: ConnectionSettings, group: str) -> None:
         self._group = group
@@ -72,29 +71,32 @@ class CoordinatorClient(Closable):
         self._coordinator: int | None = None
 
     def update_connection(self, connection: ConnectionSettings) -> None:
-        """Use other settings after the connection is lost. For any thread."""
+        """Use new settings at the next reconnect. Thread-safe."""
         self._client.connection = connection
 
     def close(self) -> None:
-        """Close for good, from any thread: a request that waits fails."""
+        """Close permanently; a blocked request fails. Thread-safe."""
         self._client.interrupt()
         self._client.close()
 
-    def join(self, member_id: str, how: JoinParameters, named: Callable[[str], None]) -> JoinResult:
-        """Waits until all members are there; tells the name that the coordinator gave before."""
-        patience = how.rebalance_timeout_ms / 1000 + _JOIN_GRACE_SECONDS
+    def join(
+        self, member_id: str, parameters: JoinParameters, on_member_id: Callable[[str], None]
+    ) -> JoinResult:
+        """Block until all members have joined; calls `on_member_id` with the assigned id."""
+        timeout_seconds = parameters.rebalance_timeout_ms / 1000 + _JOIN_GRACE_SECONDS
         while True:
             request = join_request(
                 self._group,
                 member_id,
-                how.protocol_type,
-                how.protocols,
-                session_timeout_ms=how.session_timeout_ms,
-                rebalance_timeout_ms=how.rebalance_timeout_ms,
+                parameters.protocol_type,
+                parameters.protocols,
+                session_timeout_ms=parameters.session_timeout_ms,
+                rebalance_timeout_ms=parameters.rebalance_timeout_ms,
             )
-            answer = self._send("joining", request, patience, fine=(0, _MEMBER_ID_REQUIRED))
+            success = (0, _MEMBER_ID_REQUIRED)
+            answer = self._send("joining", request, timeout_seconds, success)
             member_id = answer.member_id
-            named(member_id)
+            on_member_id(member_id)
             if answer.error_code == 0:
                 break
         return JoinResult(
@@ -106,34 +108,38 @@ class CoordinatorClient(Closable):
         )
 
     def sync(
-        self, joined: JoinResult, how: JoinParameters, assignments: Mapping[str, bytes]
+        self, joined: JoinResult, parameters: JoinParameters, assignments: Mapping[str, bytes]
     ) -> bytes:
-        """This member's assignment; the leader brings those of all members."""
-        patience = how.rebalance_timeout_ms / 1000 + _JOIN_GRACE_SECONDS
-        protocol = (how.protocol_type, joined.protocol)
+        """Return this member's assignment; the leader passes those of all members."""
+        timeout_seconds = parameters.rebalance_timeout_ms / 1000 + _JOIN_GRACE_SECONDS
+        protocol = (parameters.protocol_type, joined.protocol)
         request = sync_request(
             self._group, joined.member_id, joined.generation, protocol, assignments
         )
-        return bytes(self._send("taking the assignment", request, patience).assignment)
+        return bytes(self._send("syncing", request, timeout_seconds).assignment)
 
     def heartbeat(self, member_id: str, generation: int) -> int:
-        """What the coordinator thinks of this member: 0, or one of the codes above."""
-        fine = (0, ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS)
+        """Return 0, or the error code that requires a new join."""
+        success = (0, ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS)
         request = heartbeat_request(self._group, member_id, generation)
-        code: int = self._send("a heartbeat", request, None, fine=fine).error_code
+        code: int = self._send("a heartbeat", request, None, success).error_code
         return code
 
     def leave(self, member_id: str) -> None:
-        """Gives the place up; that the coordinator has forgotten it already is fine."""
-        fine = (0, UNKNOWN_MEMBER_ID)
-        self._send("leaving", leave_request(self._group, member_id), None, fine=fine)
+        """Leave the group; succeeds also if the coordinator has removed the member already."""
+        success = (0, UNKNOWN_MEMBER_ID)
+        self._send("leaving", leave_request(self._group, member_id), None, success)
 
     def _send(
-        self, doing: str, request: Request, patience: float | None, fine: tuple[int, ...] = (0,)
+        self,
+        doing: str,
+        request: Request,
+        timeout_seconds: float | None,
+        success: tuple[int, ...] = (0,),
     ) -> Any:
         doing = f"{doing} (group '{self._group}')"
         try:
-            answer = self._client.send(request, self._find_coordinator(), patience)
+            answer = self._client.send(request, self._find_coordinator(), timeout_seconds)
         except REQUEST_ERRORS as error:
             failure = self._client.failure(doing, error)
             self._forget_coordinator()
@@ -141,7 +147,7 @@ class CoordinatorClient(Closable):
         except ClusterError:
             self._forget_coordinator()
             raise
-        if answer.error_code not in fine:
+        if answer.error_code not in success:
             if answer.error_code in COORDINATOR_CODES:
                 self._coordinator = None
             raise self._client.broker_error(doing, answer.error_code, None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a cluster says about itself, as plain values; planners see these and no client library."""
+"""Descriptions of topics, groups and brokers, as plain values without client library types."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ V = TypeVar("V")
 
 
 class ConfigSource(IntEnum):
-    """Where a config value comes from, numbered as in DescribeConfigs."""
+    """The source of a config value, numbered as in DescribeConfigs."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC = 1
@@ -48,10 +48,10 @@ TopicConfigs: TypeAlias = tuple[ConfigEntry, ...]
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """One topic as the cluster's metadata shows it."""
+    """One topic of the cluster's metadata."""
 
     name: str
-    topic_id: UUID | None  # None: the broker is older than topic ids
+    topic_id: UUID | None  # None from brokers before Kafka 2.8
     partitions: int
     replication_factor: int
     is_internal: bool = False  # Kafka's own, such as __consumer_offsets
@@ -59,7 +59,7 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """One live broker at the address that it advertises."""
+    """One live broker and its advertised address."""
 
     node_id: int
     host: str
@@ -77,7 +77,7 @@ class ClusterDescription:
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create; a replication factor of -1 leaves it to the brokers."""
+    """A topic to create; a replication factor of -1 is the brokers' default."""
 
     name: str
     partitions: int
@@ -86,7 +86,7 @@ class NewTopic:
 
     @property
     def shape(self) -> str:
-        """What somebody has to know who creates it by hand."""
+        """The parameters for users who create the topic manually."""
         partitions = "1 partition" if self.partitions == 1 else f"{self.partitions} partitions"
         known = self.replication_factor > 0
         factor = f"replication factor {self.replication_factor}" if known else ""
@@ -96,38 +96,38 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """One group as its coordinator lists it."""
+    """One group of a ListGroups response."""
 
     id: str
-    state: str  # as the broker says, such as Empty or Stable; "": the broker is too old to tell
+    state: str  # such as Empty or Stable; "" from old brokers
     type: str  # classic, consumer (KIP-848), share, streams
     protocol_type: str  # consumer, connect, ...; "" for a group that only holds offsets
 
     @property
     def is_active(self) -> bool:
-        """Whether it has members now; a broker that is too old to tell counts as no."""
+        """Whether the group has members; false if an old broker does not report it."""
         return self.state not in ("", "Empty", "Dead")
 
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """How far a group has come in one partition."""
+    """A group's committed offset in one partition."""
 
     offset: int
     metadata: str = ""
-    leader_epoch: int = -1  # -1: not known
+    leader_epoch: int = -1  # -1: unknown
 
 
 class LogEnd(NamedTuple):
-    """Where a partition's log ends, and the leader epoch of the broker that said so."""
+    """A partition's end offset, and its leader epoch."""
 
     offset: int
-    leader_epoch: int  # -1: the broker does not say
+    leader_epoch: int  # -1: unknown
 
 
 @dataclass(frozen=True, slots=True)
 class PartialResults(Generic[K, V]):
-    """Answers to a question about many things; one that fails does not hide the others."""
+    """The results of a request about many items, some of which may fail."""
 
     found: dict[K, V]
     failed: dict[K, BrokerError]

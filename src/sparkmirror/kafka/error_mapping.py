@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns lost connections and Kafka's error codes into errors for users."""
+"""Map lost connections and Kafka's error codes to errors for users."""
 
 from __future__ import annotations
 
@@ -23,11 +23,10 @@ from sparkmirror.wire.settings import ConnectionSettings
 RequestError = ConnectionLostError | UnsupportedVersionError | UndecodableResponseError
 REQUEST_ERRORS = (ConnectionLostError, UnsupportedVersionError, UndecodableResponseError)
 
-_UNKNOWN_TOPIC = 3
-# A Java broker names what it refuses, each time differently; a repetition must look like one.
+# A Java broker quotes the request, whose text always differs; repeated errors must be equal.
 _JAVA_REQUEST = re.compile(r"Request Request\(.*\)(?= needs)")
 _ADVICE = dict.fromkeys((29, 30, 31, 53, 65), " The principal lacks a permission.") | {
-    23: " Another kind of client uses this group: choose another group.id.",
+    23: " Clients of another protocol type use this group: choose another group.id.",
     25: " The group has live members, and only they may commit: stop them first.",
     26: " Choose a session.timeout.ms between the brokers' group.min.session.timeout.ms and "
     "group.max.session.timeout.ms.",
@@ -37,9 +36,9 @@ _ADVICE = dict.fromkeys((29, 30, 31, 53, 65), " The principal lacks a permission
 def unreachable_error(
     connection: ConnectionSettings, doing: str, reason: str, advertised: str = ""
 ) -> UnreachableError:
-    """No broker did what was asked; names the cluster and where we looked for it.
+    """No broker responded; names the cluster and its addresses.
 
-    `advertised` is where the brokers said they are, once a bootstrap address has answered.
+    `advertised` are the brokers' advertised addresses, once a bootstrap address has responded.
     """
     addresses = ", ".join(connection.bootstrap_servers)
     if advertised:
@@ -63,11 +62,11 @@ def broker_error(
     message: str | None,
     topic: str | None = None,
 ) -> BrokerError:
-    """A broker's error code about one thing, as a sentence."""
+    """Map a broker's error code and message to an error."""
     name, description = error_name(code)
-    no_topic = "there is no such topic or partition"
     said = _JAVA_REQUEST.sub("this", message or "")
-    reason = no_topic if code == _UNKNOWN_TOPIC else said or description
+    is_missing = code == error_codes.UNKNOWN_TOPIC_OR_PARTITION
+    reason = "there is no such topic or partition" if is_missing else said or description
     about = f" (topic '{topic}')" if topic else ""
     return BrokerError(
         f"Cluster '{connection.alias}' refused {doing}{about}: "
@@ -82,10 +81,7 @@ def broker_error(
 def cluster_error(
     connection: ConnectionSettings, doing: str, error: RequestError, advertised: str = ""
 ) -> ClusterError:
-    """The error for users that says what a failed request means.
-
-    `advertised` is where the brokers said they are, once a bootstrap address has answered.
-    """
+    """Map a failed request to an error for users; `advertised` as in `unreachable_error`."""
     if isinstance(error, ConnectionLostError):
         return _lost_connection_error(connection, doing, error, advertised)
     if isinstance(error, UnsupportedVersionError):
@@ -112,7 +108,7 @@ def _lost_connection_error(
 
 
 def closed_client_error(connection: ConnectionSettings) -> UnreachableError:
-    """A client was closed while a request ran, or for good."""
+    """A client was closed permanently, or while a request was running."""
     return UnreachableError(
         f"Cluster '{connection.alias}': the client was closed.", cluster=connection.alias
     )
@@ -121,7 +117,7 @@ def closed_client_error(connection: ConnectionSettings) -> UnreachableError:
 def silent_listener_error(
     connection: ConnectionSettings, doing: str, reason: str
 ) -> UnreachableError:
-    """Somebody accepts connections at the addresses, and does not talk to us."""
+    """The listeners accept connections, but do not respond."""
     addresses = ", ".join(connection.bootstrap_servers)
     return UnreachableError(
         f"Cluster '{connection.alias}' accepts connections at {addresses}, but does not answer "
@@ -132,7 +128,7 @@ def silent_listener_error(
 
 
 def bootstrap_key(connection: ConnectionSettings) -> str:
-    """The key that gave the addresses; a client without an alias is called by its addresses."""
+    """The key of the bootstrap servers; without an alias, the addresses are the alias."""
     if connection.servers_key:
         return connection.servers_key
     has_alias = connection.alias != ",".join(connection.bootstrap_servers)

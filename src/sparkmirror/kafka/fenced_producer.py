@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whoever writes last as a transactional id may write: earlier holders are refused by the brokers.
+"""An idempotent producer with a transactional id: the latest holder fences all earlier ones.
 
-Its record batches carry the producer id and epoch of the transactional id and are numbered, but
-are in no transaction: everybody can read them at once.
+Its record batches have the producer id, epoch and sequences of the transactional id, but are not
+part of a transaction, so consumers see them immediately.
 
-A  An epoch refuses older ones in a partition once something was written with it there.
-B  A record batch is never given a number of which it is not known whether it was used: after such
-   doubt a newer epoch is asked for, which counts from 0, and which only the holder gets.
-C  Coordinator and brokers forget ids that are not used (7 days, 1 day), and a new holder would then
-   get another producer id, which refuses nobody: a holder that has not been confirmed for an hour
-   has itself confirmed first.
+A  In a partition, brokers refuse older epochs once a batch with the new epoch is written there.
+B  A sequence that may be in use is never reused: when in doubt, the producer bumps its epoch, which
+   only the holder can do. The new epoch starts at sequence 0.
+C  Coordinator and brokers expire unused ids (after 7 days and 1 day). A new holder would then get
+   another producer id, which fences nothing. So a holder bumps its epoch if the last confirmation
+   is more than an hour old.
 
-Belongs to one thread, and to whoever owns the client.
+Belongs to one thread; does not close the client.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from collections.abc import Callable, Sequence
 from sparkmirror.errors import BrokerError, ClusterError, LeadershipLostError
 from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.kafka.topic_log import KeyValue, build_record_batch
-from sparkmirror.kafka.transactions import RENEW_VERSION, TransactionalIds
+from sparkmirror.kafka.transactions import BUMP_VERSION, TransactionalIds
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.record_batch import SEQUENCE_MASK
 from sparkmirror.wire.transaction import ProducerIdAndEpoch
 
-# Not authorised (for the cluster, for the transactional id), or unknown to such brokers.
+# Not authorized for the cluster or the transactional id, or not supported by the broker.
 CANNOT_FENCE = frozenset({31, 35, 53})
 
 _CONFIRMED_SECONDS = 3600.0
-_TRANSACTION_TIMEOUT_MS = 60_000  # never used, and every cluster allows it
-_PATIENCE_SECONDS = 30.0
-_OUT_OF_ORDER = frozenset({45, 59})  # the brokers have lost our last records, or forgotten us
+_TRANSACTION_TIMEOUT_MS = 60_000  # required by InitProducerId; there is no transaction
+_TIMEOUT_SECONDS = 30.0
+_OUT_OF_ORDER = frozenset({45, 59})  # the brokers lost the last records, or expired the producer
 
 
 class FencedProducer:
-    """The holder of a transactional id, from `take` until somebody else takes it."""
+    """Holds a transactional id, from `acquire` until another producer acquires it."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class FencedProducer:
         transactional_id: str,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """The clock goes on while the machine is suspended."""
+        """`clock` must include the time while the machine is suspended."""
         self._ids = TransactionalIds(client.connection, client)
         self._alias = client.connection.alias
         self.transactional_id = transactional_id
@@ -56,16 +56,16 @@ class FencedProducer:
         self._confirmed_at = 0.0
 
     def acquire(self) -> None:
-        """Become the holder, and abort what an earlier one has left open.
+        """Fence all earlier holders, and abort an open transaction of theirs.
 
-        BrokerError with a code of CANNOT_FENCE if the cluster does not let us.
+        BrokerError with a code of CANNOT_FENCE if the cluster does not allow it.
         """
         self._identity = None
         fenced = self._ids.fence(
             [self.transactional_id],
             transaction_timeout_ms=_TRANSACTION_TIMEOUT_MS,
-            patience_seconds=_PATIENCE_SECONDS,
-            oldest_version=RENEW_VERSION,
+            timeout_seconds=_TIMEOUT_SECONDS,
+            oldest_version=BUMP_VERSION,
         )
         self._set_identity(fenced[self.transactional_id])
 
@@ -75,9 +75,9 @@ class FencedProducer:
         partition: int,
         records: Sequence[KeyValue],
     ) -> int:
-        """Have a record batch written with the next number; returns its offset.
+        """Call `append` with a record batch that has the next sequence; returns its offset.
 
-        LeadershipLostError if somebody else has become the holder, now and ever after.
+        LeadershipLostError, also from every later call, if another producer is the holder.
         """
         identity = self._confirmed_identity()
         for is_last in (False, True):
@@ -113,7 +113,7 @@ class FencedProducer:
                 self.transactional_id,
                 identity,
                 transaction_timeout_ms=_TRANSACTION_TIMEOUT_MS,
-                patience_seconds=_PATIENCE_SECONDS,
+                timeout_seconds=_TIMEOUT_SECONDS,
             )
         except BrokerError as error:
             if error.code in error_codes.FENCED:
@@ -133,6 +133,6 @@ class FencedProducer:
         reason = "" if error is None else f" ({error})"
         return LeadershipLostError(
             f"Another worker writes to cluster '{self._alias}' as transactional id "
-            f"'{self.transactional_id}': it leads now, and this one may not write{reason}",
+            f"'{self.transactional_id}': it is the leader now, and this worker is fenced{reason}",
             cluster=self._alias,
         )

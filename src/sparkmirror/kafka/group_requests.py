@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests about consumer groups.
+"""Request builders for consumer groups.
 
-Where a newer version takes many groups at once and an older one takes one, there are two functions:
-brokers before 3.0 know the older versions only.
+Some requests have two functions: for many groups, and for one group with brokers before Kafka 3.0.
 """
 
 from __future__ import annotations
@@ -24,31 +23,30 @@ from sparkmirror.kafka.descriptions import CommittedOffset
 from sparkmirror.kafka.request import Request
 from sparkmirror.model import TopicPartition
 
-_GROUP_KEY = 0  # as opposed to a transactional id
-_NO_GENERATION = -1  # we are no member
-_NAMES_TOPICS = 9  # later versions of both offset requests give the topics' ids
+_GROUP_KEY = 0  # FindCoordinator's key type
+_NO_GENERATION = -1  # the client is not a member
+_NAMES_TOPICS = 9  # later versions of both offset requests use topic ids
 
 
 def list_groups_request() -> Request:
-    """All groups that one broker coordinates, of any type and in any state."""
+    """List all groups of one coordinator, of any type and in any state."""
     message = ListGroupsRequest(states_filter=[], types_filter=[])
     return Request(message, 0, 5)
 
 
 def find_coordinators_request(groups: Sequence[str]) -> Request:
-    """Which brokers coordinate these groups (KIP-699)."""
+    """Find the coordinators of these groups (KIP-699)."""
     message = FindCoordinatorRequest(key_type=_GROUP_KEY, coordinator_keys=list(groups))
     return Request(message, 4, 4)
 
 
 def find_coordinator_request(group: str) -> Request:
-    """Which broker coordinates one group."""
     message = FindCoordinatorRequest(key=group, key_type=_GROUP_KEY)
     return Request(message, 0, 3)
 
 
 def offset_fetch_many_request(groups: Sequence[str]) -> Request:
-    """All offsets of groups with one coordinator (KIP-709); see `offset_fetch_request`."""
+    """Fetch all offsets of groups with one coordinator (KIP-709); see `offset_fetch_request`."""
     one = OffsetFetchRequest.OffsetFetchRequestGroup
     message = OffsetFetchRequest(
         groups=[one(group_id=group, topics=None) for group in groups],
@@ -58,22 +56,22 @@ def offset_fetch_many_request(groups: Sequence[str]) -> Request:
 
 
 def offset_fetch_request(group: str) -> Request:
-    """All offsets of one group, as they are decided now.
+    """Fetch all committed offsets of one group.
 
-    Not `require_stable`: that turns offsets that an open transaction is about to replace into
-    errors. The ones before are good, and a producer that hangs must not stop the checkpoints.
+    Without `require_stable`, which returns errors while a transaction with offsets is open: the
+    previous offsets are valid, and a hanging producer must not stop the checkpoints.
     """
     message = OffsetFetchRequest(group_id=group, topics=None, require_stable=False)
     return Request(message, 2, 7)
 
 
 def offset_commit_request(group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> Request:
-    """Offsets of a group from outside: accepted only while the group has no members."""
-    asked = OffsetCommitRequest.OffsetCommitRequestTopic
+    """Commit offsets as a non-member; accepted only while the group has no members."""
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic
     by_topic: dict[str, list[object]] = defaultdict(list)
     for tp, committed in offsets.items():
         by_topic[tp.topic].append(
-            asked.OffsetCommitRequestPartition(
+            topic.OffsetCommitRequestPartition(
                 partition_index=tp.partition,
                 committed_offset=committed.offset,
                 committed_leader_epoch=committed.leader_epoch,
@@ -84,7 +82,7 @@ def offset_commit_request(group: str, offsets: Mapping[TopicPartition, Committed
         group_id=group,
         generation_id_or_member_epoch=_NO_GENERATION,
         member_id="",
-        topics=[asked(name=name, partitions=partitions) for name, partitions in by_topic.items()],
+        topics=[topic(name=name, partitions=partitions) for name, partitions in by_topic.items()],
     )
     return Request(message, 2, _NAMES_TOPICS)
 
@@ -98,7 +96,7 @@ def join_request(
     session_timeout_ms: int,
     rebalance_timeout_ms: int,
 ) -> Request:
-    """Wants to be a member; protocols by name, the preferred one first, with their metadata."""
+    """Join a group; `protocols` maps names to metadata, in order of preference."""
     protocol = JoinGroupRequest.JoinGroupRequestProtocol
     message = JoinGroupRequest(
         group_id=group,
@@ -109,7 +107,7 @@ def join_request(
         protocol_type=protocol_type,
         protocols=[protocol(name=name, metadata=data) for name, data in protocols.items()],
     )
-    return Request(message, 4, 9)  # 4: the first that names a member before it waits for others
+    return Request(message, 4, 9)  # 4: the first that returns a member id before the rebalance
 
 
 def sync_request(
@@ -119,7 +117,7 @@ def sync_request(
     protocol: tuple[str, str],
     assignments: Mapping[str, bytes],
 ) -> Request:
-    """Asks for a member's assignment; the leader brings everybody's. `protocol`: type and name."""
+    """Get a member's assignment; the leader sends all assignments. `protocol`: type and name."""
     assignment = SyncGroupRequest.SyncGroupRequestAssignment
     message = SyncGroupRequest(
         group_id=group,
@@ -136,7 +134,6 @@ def sync_request(
 
 
 def heartbeat_request(group: str, member_id: str, generation: int) -> Request:
-    """Says that a member lives."""
     message = HeartbeatRequest(
         group_id=group, generation_id=generation, member_id=member_id, group_instance_id=None
     )
@@ -144,7 +141,6 @@ def heartbeat_request(group: str, member_id: str, generation: int) -> Request:
 
 
 def leave_request(group: str, member_id: str) -> Request:
-    """Says that a member goes."""
     member = LeaveGroupRequest.MemberIdentity
     message = LeaveGroupRequest(
         group_id=group,

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Consumer groups of a cluster: which there are, how far they have come, and offsets set for them.
+"""List consumer groups, and read and commit their offsets.
 
-Clusters have thousands of groups, so each question takes few requests. Answers are read group by
-group: one that fails does not hide the others. State and type come from ListGroups:
-DescribeGroups calls the groups of KIP-848 dead while they are alive.
+Clusters have thousands of groups, so each call takes few requests. Each group has its own result:
+one failure does not affect the others. State and type come from ListGroups, because DescribeGroups
+reports live KIP-848 groups as dead.
 
 A `GroupAdmin` belongs to one thread.
 """
@@ -17,7 +17,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from sparkmirror.errors import BrokerError, UnsupportedVersionError
-from sparkmirror.kafka.cluster_client import PAUSE_SECONDS, Closable, ClusterClient
+from sparkmirror.kafka.cluster_client import PAUSE_SECONDS, AdminClient, partition_results
+from sparkmirror.kafka.coordinator_client import COORDINATOR_CODES
 from sparkmirror.kafka.descriptions import CommittedOffset, GroupListing, PartialResults
 from sparkmirror.kafka.group_requests import (
     find_coordinator_request,
@@ -29,7 +30,6 @@ from sparkmirror.kafka.group_requests import (
 )
 from sparkmirror.kafka.topic_requests import chunks
 from sparkmirror.model import TopicPartition
-from sparkmirror.wire.settings import ConnectionSettings
 
 __all__ = ["CommittedOffset", "GroupAdmin", "GroupListing"]
 
@@ -38,40 +38,26 @@ Coordinators = Mapping[int, Sequence[str]]
 OffsetsByGroup = Mapping[str, Mapping[TopicPartition, CommittedOffset]]
 
 _CONSUMER_TYPES = frozenset({"classic", "consumer"})
-_CONSUMER_PROTOCOLS = frozenset({"consumer", ""})  # "": offsets were committed, nobody ever joined
+_CONSUMER_PROTOCOLS = frozenset({"consumer", ""})  # "": has offsets, but never had a member
 _GROUP_ID_NOT_FOUND = 69
-# Loading, not available, not the coordinator: it moves, or the offsets topic is being created.
-_COORDINATOR_CODES = frozenset({14, 15, 16})
-_COORDINATOR_SECONDS = 10.0
-# No such topic, metadata too long, no right, too large: these say nothing about the whole group.
+_COORDINATOR_SECONDS = 10.0  # until a coordinator is available; the offsets topic may be new
+# No such topic, metadata too long, not authorized, too large: not errors of the whole group.
 _PARTITION_CODES = frozenset({3, 12, 28, 29})
-# 20 bytes a partition: an answer stays small even if each group reads thousands of partitions
+# 20 bytes per partition: a response stays small even if each group has thousands of partitions,
 # and larger requests are not faster.
 _GROUPS_A_FETCH = 100
 _GROUPS_A_LOOKUP = 1000
-# A commit is about one group, and a broker works on one request of a connection at a time. One
-# with group.coordinator.append.linger.ms=5 takes 13 s for 2,000 over one, 1.8 s over eight.
+# A commit has one group, and a broker serves one request per connection at a time. With
+# group.coordinator.append.linger.ms=5, 2,000 commits take 13 s on one connection, 1.8 s on eight.
 _GROUPS_A_LANE = 100
 _LANES = 8
 
 
-class GroupAdmin(Closable):
-    """Connects at the first call; a lost connection is opened anew."""
-
-    def __init__(self, connection: ConnectionSettings, client: ClusterClient | None = None) -> None:
-        self._client = client or ClusterClient(connection)
-
-    @property
-    def alias(self) -> str:
-        """The cluster's alias."""
-        return self._client.connection.alias
-
-    def close(self) -> None:
-        """Closes the connections; a later call would open them again."""
-        self._client.close()
+class GroupAdmin(AdminClient):
+    """Consumer group requests to one cluster."""
 
     def groups(self) -> dict[str, GroupListing]:
-        """All consumer groups that we may see, those included that only hold offsets."""
+        """Return all visible consumer groups, including those with offsets only."""
         return {
             group.id: group
             for group in self._listed()
@@ -79,7 +65,7 @@ class GroupAdmin(Closable):
         }
 
     def listings(self, groups: Sequence[str]) -> PartialResults[str, GroupListing]:
-        """The named groups, of whatever kind, as they are now; those that do not exist are not."""
+        """Return the existing ones of the named groups, of any type."""
         wanted = frozenset(groups)
         return PartialResults(
             {group.id: group for group in self._listed() if group.id in wanted}, {}
@@ -88,19 +74,19 @@ class GroupAdmin(Closable):
     def committed_offsets(
         self, groups: Sequence[str]
     ) -> PartialResults[str, dict[TopicPartition, CommittedOffset]]:
-        """All offsets that the named groups have committed; none if a group does not exist.
+        """Return all committed offsets of the named groups; empty if a group does not exist.
 
-        The broker leaves out topics that we may not describe.
+        The broker omits topics that the principal may not describe.
         """
         return self._retry_with_coordinators("reading offsets", groups, self._fetch)
 
     def commit_offsets(self, offsets: OffsetsByGroup) -> dict[str, BrokerError | None]:
-        """Sets offsets of groups from outside; None for each group that took all of its own.
+        """Commit offsets of groups as a non-member; returns None for each that succeeded.
 
-        Else a group's error: UNKNOWN_MEMBER_ID (25) if it has members, of either protocol. An error
-        that names a topic is about that topic, and what the group has in others may be taken.
+        The error is UNKNOWN_MEMBER_ID (25) if the group has members, of either protocol. An error
+        with a topic is about that topic; commits of other topics may have succeeded.
         """
-        wanted = [group for group, own in offsets.items() if own]
+        wanted = [group for group, commits in offsets.items() if commits]
         refused = self._retry_with_coordinators(
             "committing offsets", wanted, partial(self._commit, offsets)
         ).failed
@@ -113,7 +99,7 @@ class GroupAdmin(Closable):
             code = next((answer.error_code for answer in answers if answer.error_code), 0)
             if not code:
                 return [_group(one) for answer in answers for one in answer.groups]
-            if code not in _COORDINATOR_CODES or time.monotonic() > deadline:
+            if code not in COORDINATOR_CODES or time.monotonic() > deadline:
                 raise self._client.broker_error("listing groups", code, None)
             self._client.pause(PAUSE_SECONDS)
 
@@ -128,7 +114,7 @@ class GroupAdmin(Closable):
         groups: Sequence[str],
         step: Callable[[Coordinators], PartialResults[str, T]],
     ) -> PartialResults[str, T]:
-        """Does a step for groups, again for those whose coordinators are not ready yet."""
+        """Run a step for groups; repeat it for those whose coordinator is not available yet."""
         found: dict[str, T] = {}
         failed: dict[str, BrokerError] = {}
         left = list(dict.fromkeys(groups))
@@ -137,7 +123,7 @@ class GroupAdmin(Closable):
             some = self._client.retry(doing, partial(self._round, doing, left, step))
             found |= some.found
             failed |= some.failed
-            left = [g for g, error in some.failed.items() if error.code in _COORDINATOR_CODES]
+            left = [g for g, error in some.failed.items() if error.code in COORDINATOR_CODES]
             if time.monotonic() > deadline:
                 break
             if left:
@@ -177,7 +163,8 @@ class GroupAdmin(Closable):
         failed: dict[str, BrokerError] = {}
         for node_id, groups in coordinators.items():
             for group, answer in self._fetch_from(node_id, groups):
-                codes = [answer.error_code, *(p.error_code for _, p in _partitions(answer))]
+                partitions = partition_results(answer.topics)
+                codes = [answer.error_code, *(one.error_code for _tp, one in partitions)]
                 code = next(filter(None, codes), 0)
                 if code in (0, _GROUP_ID_NOT_FOUND):
                     found[group] = _offsets(answer)
@@ -214,10 +201,11 @@ class GroupAdmin(Closable):
         )
 
     def _refusal(self, group: str, answer: Any) -> BrokerError | None:
-        refused = [(p.error_code, topic) for topic, p in _partitions(answer) if p.error_code]
+        partitions = partition_results(answer.topics)
+        refused = [(one.error_code, tp.topic) for tp, one in partitions if one.error_code]
         if not refused:
             return None
-        # What is wrong with the group matters more than what is wrong with one partition.
+        # An error of the group takes precedence over an error of a partition.
         code, topic = min(refused, key=lambda one: one[0] in _PARTITION_CODES)
         about = topic if code in _PARTITION_CODES else None
         return self._error("committing offsets", group, code, about)
@@ -235,15 +223,9 @@ def _group(listed: Any) -> GroupListing:
     )
 
 
-def _partitions(answer: Any) -> list[tuple[str, Any]]:
-    return [(topic.name, one) for topic in answer.topics for one in topic.partitions]
-
-
 def _offsets(answer: Any) -> dict[TopicPartition, CommittedOffset]:
     return {
-        TopicPartition(topic, one.partition_index): CommittedOffset(
-            one.committed_offset, one.metadata or "", one.committed_leader_epoch
-        )
-        for topic, one in _partitions(answer)
+        tp: CommittedOffset(one.committed_offset, one.metadata or "", one.committed_leader_epoch)
+        for tp, one in partition_results(answer.topics)
         if one.committed_offset >= 0
     }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Closes the connections of clients that were not used for a while (`connections.max.idle.ms`).
+"""Close the connections of idle clients (`connections.max.idle.ms`).
 
-A client has no thread of its own, so one daemon thread of the process looks after all of them.
+Clients have no threads, so one daemon thread of the process checks all of them.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Protocol
 
 
 class IdleClient(Protocol):
-    """A client as the thread sees it."""
+    """A client with connections that can become idle."""
 
     def close_if_idle(self, now: float) -> float | None:
-        """Close what has been idle for too long; when to call again, None if all is closed."""
+        """Close idle connections; returns when to call again, None if all are closed."""
 
 
 class IdleClients:
-    """Thread-safe. The thread runs while there are clients; it does not keep them alive."""
+    """Thread-safe. The thread runs while there are clients and only has weak references."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -28,7 +28,7 @@ class IdleClients:
         self._is_running = False
 
     def add(self, client: IdleClient, due: float) -> None:
-        """Look at a client at that time, and later on as its `close_if_idle` says."""
+        """Check a client at that time, then whenever its `close_if_idle` returns a time."""
         with self._changed:
             self._due[client] = due
             if not self._is_running:
@@ -51,17 +51,17 @@ class IdleClients:
                 if soonest > now:
                     self._changed.wait(soonest - now)
                     continue
-                ready = self._take_due(now)
+                ready = self._pop_due(now)
             while ready:
-                self._look_at(ready.pop())
+                self._check(ready.pop())
 
-    def _take_due(self, now: float) -> list[IdleClient]:
+    def _pop_due(self, now: float) -> list[IdleClient]:
         ready = [client for client, due in self._due.items() if due <= now]
         for client in ready:
             del self._due[client]
         return ready
 
-    def _look_at(self, client: IdleClient) -> None:
+    def _check(self, client: IdleClient) -> None:
         due = client.close_if_idle(time.monotonic())
         if due is not None:
             with self._changed:

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many bytes partitions take up on their leaders' disks.
+"""The size of partitions on their leaders' disks (DescribeLogDirs).
 
-Needs the right to describe the cluster; some services do not offer the question at all. Either way
-what is not known is not among the answers, and a sentence tells why.
+Needs Describe on the cluster, and some services do not support it. Unknown sizes are missing from
+the result, which has an error sentence then.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,8 +14,9 @@ from functools import partial
 from kafka.protocol.admin import DescribeLogDirsRequest
 
 from sparkmirror.errors import UnsupportedVersionError
-from sparkmirror.kafka.cluster_client import ClusterClient
+from sparkmirror.kafka.cluster_client import ClusterClient, partition_results
 from sparkmirror.kafka.request import Request
+from sparkmirror.kafka.topic_requests import partitions_by_topic
 from sparkmirror.model import TopicPartition
 
 _DOING = "describing log directories"
@@ -24,14 +24,14 @@ _DOING = "describing log directories"
 
 @dataclass(frozen=True, slots=True)
 class LogSizes:
-    """Bytes by partition, as far as they are told."""
+    """The known sizes in bytes."""
 
     found: dict[TopicPartition, int] = field(default_factory=dict)
-    error: str = ""  # why some are not
+    error: str = ""  # why some are unknown
 
 
 def log_sizes(client: ClusterClient, topic_partitions: Iterable[TopicPartition]) -> LogSizes:
-    """The size of each partition's log on its leader."""
+    """Return the size of each partition's log on its leader."""
     wanted = frozenset(topic_partitions)
     if not wanted:
         return LogSizes()
@@ -41,35 +41,31 @@ def log_sizes(client: ClusterClient, topic_partitions: Iterable[TopicPartition])
 def _describe_log_dirs(client: ClusterClient, wanted: frozenset[TopicPartition]) -> LogSizes:
     alias = client.connection.alias
     found: dict[TopicPartition, int] = {}
-    complaints: list[str] = []
+    errors: list[str] = []
     leaders, _ = client.partitions_by_leader(wanted)
     try:
         answers = client.send_to_each({leader: _request(some) for leader, some in leaders.items()})
     except UnsupportedVersionError:
-        return LogSizes({}, f"Cluster '{alias}' does not tell how large its logs are.")
+        return LogSizes({}, f"Cluster '{alias}' does not support DescribeLogDirs.")
     for answer in answers.values():
-        # Only versions from 3 on say by a code that we may not ask; before, nothing comes back.
+        # Before version 3, a missing permission results in an empty response without an error.
         codes = [answer.error_code or 0, *(one.error_code for one in answer.results)]
-        complaints += [str(client.broker_error(_DOING, code, None)) for code in codes if code]
+        errors += [str(client.broker_error(_DOING, code, None)) for code in codes if code]
         for directory in answer.results:
-            for topic in directory.topics:
-                for one in topic.partitions:
-                    if not one.is_future_key:  # a copy that is on its way to another disk
-                        found[TopicPartition(topic.name, one.partition_index)] = one.partition_size
-    if complaints or not wanted - found.keys():
-        return LogSizes(found, complaints[0] if complaints else "")
-    sentence = (
-        f"Cluster '{alias}' does not tell how large all logs are; grant Describe on the cluster."
+            for tp, one in partition_results(directory.topics):
+                if not one.is_future_key:  # a replica that moves to another disk
+                    found[tp] = one.partition_size
+    if errors or not wanted - found.keys():
+        return LogSizes(found, errors[0] if errors else "")
+    return LogSizes(
+        found, f"Cluster '{alias}' does not report all log sizes; grant Describe on the cluster."
     )
-    return LogSizes(found, sentence)
 
 
 def _request(topic_partitions: Sequence[TopicPartition]) -> Request:
-    topics: dict[str, list[int]] = defaultdict(list)
-    for topic, partition in topic_partitions:
-        topics[topic].append(partition)
-    asked = DescribeLogDirsRequest.DescribableLogDirTopic
+    topic = DescribeLogDirsRequest.DescribableLogDirTopic
+    by_topic = partitions_by_topic(topic_partitions)
     message = DescribeLogDirsRequest(
-        topics=[asked(topic=name, partitions=indexes) for name, indexes in topics.items()]
+        topics=[topic(topic=name, partitions=indexes) for name, indexes in by_topic.items()]
     )
     return Request(message, 1, 4)

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes the record batches of a fetched partition apart into records, for small topics only.
-
-Works with every codec of `wire`, whatever the broker recompressed to.
-"""
+"""Decode the records of a fetched partition, for small topics only. Supports every codec."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ class LogRecord:
 
 @dataclass(frozen=True, slots=True)
 class FetchedRecords:
-    """The records of one fetch and where the next one starts, beyond markers and holes."""
+    """The records of one fetch, and the offset of the next fetch."""
 
     records: list[LogRecord]
     next_offset: int
@@ -35,9 +32,9 @@ class FetchedRecords:
 def decode_records(
     data: memoryview, partition: int, start: int, aborted: Iterable[tuple[int, int]]
 ) -> FetchedRecords:
-    """The records at or after `start`, without those of aborted transactions.
+    """Decode the records at or after `start`, without those of aborted transactions.
 
-    `aborted` holds (producer id, first offset) pairs as the broker listed them for this fetch.
+    `aborted` has the (producer id, first offset) pairs of this fetch response.
     """
     records: list[LogRecord] = []
     next_offset = start
@@ -51,7 +48,7 @@ def decode_records(
 def committed_batches(
     data: memoryview, aborted: Iterable[tuple[int, int]]
 ) -> Iterator[tuple[RecordBatch, bool]]:
-    """Every record batch, and whether it holds records that count: no marker, not aborted."""
+    """Yield every record batch, and whether its records are visible: no marker, not aborted."""
     waiting = sorted(aborted, key=lambda transaction: transaction[1])
     aborting: set[int] = set()
     for batch in split_batches(data):
@@ -59,7 +56,7 @@ def committed_batches(
         while waiting and waiting[0][1] < batch.next_offset:
             aborting.add(waiting.pop(0)[0])
         is_aborted = batch.is_transactional and batch.producer_id in aborting
-        # The cleaner may leave a marker's batch without the marker.
+        # The log cleaner may leave a control batch without its marker.
         if batch.is_control and batch.count and batch.is_abort_marker():
             aborting.discard(batch.producer_id)
         yield batch, not batch.is_control and not is_aborted

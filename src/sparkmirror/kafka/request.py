@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests with the versions in which they mean what is wanted, and responses as bytes."""
+"""Requests with their range of versions, and responses that are not decoded yet."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from sparkmirror.wire.responses import decode_response
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A protocol message of kafka-python and the range of its versions.
+    """A kafka-python message and its range of versions.
 
-    It may be sent again, also in another version.
+    It can be sent several times, also in different versions.
     """
 
     message: Any
@@ -22,22 +22,22 @@ class Request:
 
     @property
     def version(self) -> int | None:
-        """The version in which it was last sent."""
+        """The version of the last send."""
         found: int | None = self.message.API_VERSION
         return found
 
 
 class RawResponse:
-    """A response that stays bytes until somebody needs it decoded.
+    """A response that is decoded on demand.
 
-    The configs of thousands of topics are requested every few seconds and hardly ever differ:
-    comparing the bytes with the last response's takes a thousandth of what decoding them takes.
+    The configs of thousands of topics are requested every few seconds and rarely change. Comparing
+    the bytes with the last response takes a thousandth of the time of decoding.
     """
 
     __slots__ = ("_kind", "_version", "body")
 
     def __init__(self, message: Any, frame: memoryview) -> None:
-        """`message` is the request; `frame` begins with the correlation id."""
+        """`message` is the request; `frame` starts with the correlation id."""
         self._kind = message.header.get_response_class()
         self._version = message.API_VERSION
         flexible = self._kind.flexible_version_q(self._version)
@@ -45,9 +45,9 @@ class RawResponse:
 
     @property
     def throttle_time_ms(self) -> int:
-        """The first field of most responses, and of all that are kept as bytes."""
+        """The first field of DescribeConfigs and most other responses."""
         return int.from_bytes(self.body[:4], "big", signed=True)
 
     def decode(self) -> Any:
-        """The message; UndecodableResponseError if the bytes are none."""
+        """Decode the response; UndecodableResponseError if it is malformed."""
         return decode_response(self._kind, memoryview(self.body), self._version)

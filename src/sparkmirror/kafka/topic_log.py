@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small topic, such as the offsets topic: read from its beginning to its end, appended to.
+"""Read a small topic from start to end, such as the offsets topic, and append to it.
 
-The end is reached by position, never by counting: transaction markers and compaction leave
-offsets that hold no record. A `TopicLog` belongs to one thread.
+Reads up to the end offset instead of counting records, because transaction markers and compaction
+leave offsets without records. A `TopicLog` belongs to one thread.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from types import TracebackType
 from typing import Any, Self
 
 from sparkmirror.kafka.admin import ClusterAdmin
-from sparkmirror.kafka.cluster_client import LEADER_CODES, PAUSE_SECONDS, ClusterClient
+from sparkmirror.kafka.cluster_client import LEADER_CODES, PAUSE_SECONDS, Closable, ClusterClient
 from sparkmirror.kafka.log_records import FetchedRecords, LogRecord, decode_records
 from sparkmirror.kafka.topic_requests import log_fetch_request
 from sparkmirror.kafka.topic_writer import TopicWriter
@@ -26,15 +25,13 @@ from sparkmirror.wire.settings import ConnectionSettings
 
 KeyValue = tuple[bytes | None, bytes | None]
 
-# What a request needs at most beside its records, client id and topic name included, and what a
-# record needs beside key and value.
-_REQUEST_BYTES = 1024
-_RECORD_BYTES = 32
-_A_RECORD_BATCH = 512 * 1024  # half of what a topic takes by default
+_REQUEST_BYTES = 1024  # upper bound of a request without its records
+_RECORD_BYTES = 32  # upper bound of a record without key and value
+_BATCH_BYTES = 512 * 1024  # half of the default max.message.bytes
 
 
-class TopicLog:
-    """One topic on one cluster; a context manager that asks for its partitions on entry."""
+class TopicLog(Closable):
+    """One topic on one cluster; entering the context requests its metadata."""
 
     def __init__(
         self,
@@ -45,17 +42,17 @@ class TopicLog:
     ) -> None:
         self._topic = topic
         self._isolation_level = isolation_level
-        self._has_own_client = client is None  # one that is shared stays open
+        self._has_own_client = client is None  # a shared client stays open
         self._client = client or ClusterClient(connection)
         self._admin = ClusterAdmin(connection, self._client)
         self._writer = TopicWriter(self._client, topic)
         self.partitions = 0
-        self._ids: list[uuid.UUID | None] = []  # the topic's, the last two times it was looked at
+        self._ids: list[uuid.UUID | None] = []  # the topic ids of the last two entries
 
     def __enter__(self) -> Self:
         answer = self._admin.topics([self._topic])
         if self._topic in answer.failed:
-            self._close()
+            self.close()
             raise answer.failed[self._topic]
         found = answer.found[self._topic]
         self.partitions = found.partitions
@@ -63,26 +60,18 @@ class TopicLog:
         del self._ids[:-2]
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._close()
-
-    def _close(self) -> None:
+    def close(self) -> None:
         if self._has_own_client:
             self._client.close()
 
     def read_to_end(
         self, timeout_seconds: float = 60.0, since: dict[TopicPartition, int] | None = None
     ) -> Iterator[LogRecord]:
-        """Every record up to the end seen now, in order within each partition.
+        """Yield every record up to the current end, in order within each partition.
 
-        With `since`, only those from these offsets on; it is moved to where the next call goes on.
-        UnreachableError if nothing moves for `timeout_seconds`, OpenTransactionError if that is
-        because of a transaction.
+        `since` limits the records to these offsets and above; it is updated for the next call.
+        UnreachableError without progress for `timeout_seconds`, OpenTransactionError if an open
+        transaction blocks it.
         """
         positions, ends = self._offset_ranges()
         if since is not None:
@@ -107,35 +96,35 @@ class TopicLog:
                 self._client.pause(PAUSE_SECONDS)
 
     def was_replaced(self, since: Mapping[TopicPartition, int]) -> bool:
-        """Whether the log that was read up to these offsets is gone: recreated, or cut off."""
+        """Whether the topic was recreated, or truncated below these offsets."""
         if len(set(self._ids)) > 1:
             return True
         ends = self._admin.end_offsets(since, "read_uncommitted").found if since else {}
         return any(offset > ends.get(tp, offset) for tp, offset in since.items())
 
     def read_at(self, tp: TopicPartition, offset: int) -> LogRecord | None:
-        """The record at an offset; None if the cleaner has removed it."""
+        """Return the record at an offset; None if the log cleaner has removed it."""
         step = partial(self._fetch, {tp: offset})
         answer = self._client.retry(self._operation(), step).get(tp)
         found = answer.records[0] if answer is not None and answer.records else None
         return found if found is not None and found.offset == offset else None
 
     def append(self, records: Mapping[int, Sequence[KeyValue]]) -> None:
-        """Write records to some partitions, each partition's at once, and wait for all replicas.
+        """Write records, one batch per partition, and wait for all replicas.
 
-        Written again if an answer is lost: meant for compacted topics. What would be larger than
-        the cluster takes goes in several requests.
+        Retries may duplicate records, so use it for compacted topics. Splits the records into
+        several requests at the connection's max_request_bytes.
         """
         most = self._client.connection.max_request_bytes
         for some in [records] if most is None else _split_by_size(records, most):
-            batches = {index: build_record_batch(own) for index, own in some.items()}
+            batches = {index: build_record_batch(part) for index, part in some.items()}
             self._writer.append(batches)
 
     def _offset_ranges(self) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-        """The first and the end offset of each partition that holds anything."""
+        """The log start and end offsets of each partition that is not empty."""
         partitions = [TopicPartition(self._topic, number) for number in range(self.partitions)]
         starts = self._admin.earliest_offsets(partitions)
-        # Of a log read committed, all that is written now is wanted once it is decided.
+        # Also with read_committed: open transactions are read once they end.
         ends = self._admin.end_offsets(partitions, "read_uncommitted")
         for error in (starts.failed | ends.failed).values():
             raise error
@@ -171,27 +160,27 @@ class TopicLog:
 def _split_by_size(
     records: Mapping[int, Sequence[KeyValue]], most: int
 ) -> Iterator[dict[int, list[KeyValue]]]:
-    """The records in their order, in portions that fit into requests of `most` bytes."""
-    portion: dict[int, list[KeyValue]] = {}
+    """Split the records into requests of at most `most` bytes; keeps their order."""
+    chunk: dict[int, list[KeyValue]] = {}
     size = _REQUEST_BYTES
     for index, some in records.items():
         for record in some:
             added = sum(len(part or b"") for part in record) + _RECORD_BYTES
-            added += 0 if index in portion else HEADER_SIZE + _RECORD_BYTES
-            if portion and size + added > most:
-                yield portion
-                portion, size = {}, _REQUEST_BYTES
+            added += 0 if index in chunk else HEADER_SIZE + _RECORD_BYTES
+            if chunk and size + added > most:
+                yield chunk
+                chunk, size = {}, _REQUEST_BYTES
                 added += HEADER_SIZE
-            portion.setdefault(index, []).append(record)
+            chunk.setdefault(index, []).append(record)
             size += added
-    if portion:
-        yield portion
+    if chunk:
+        yield chunk
 
 
 def split_into_batches(
-    records: Iterable[KeyValue], most_bytes: int = _A_RECORD_BATCH
+    records: Iterable[KeyValue], most_bytes: int = _BATCH_BYTES
 ) -> Iterator[list[KeyValue]]:
-    """Records in portions for one append each; one that is larger has its own."""
+    """Split records into batches of at most `most_bytes`; a larger record has its own batch."""
     some: list[KeyValue] = []
     size = 0
     for record in records:
@@ -211,13 +200,13 @@ def build_record_batch(
     producer_epoch: int = -1,
     sequence: int = -1,
 ) -> bytes:
-    """A record batch of a producer, of nobody in particular if none is given."""
+    """Build a record batch; without a producer id it is not idempotent."""
     batch = build_key_value_batch(records)
     stamp(memoryview(batch), producer_id, producer_epoch, sequence)
     return bytes(batch)
 
 
 def decode_partition(tp: TopicPartition, partition: Any, position: int) -> FetchedRecords:
-    """The records of one partition of a fetch answer."""
+    """Decode the records of one partition of a fetch response."""
     aborted = [(a.producer_id, a.first_offset) for a in partition.aborted_transactions or ()]
     return decode_records(memoryview(partition.records or b""), tp.partition, position, aborted)

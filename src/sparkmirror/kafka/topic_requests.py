@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests of the control plane about topics and records."""
+"""Request builders for topics and records."""
 
 from __future__ import annotations
 
 import uuid
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from kafka.protocol.admin import (
@@ -38,14 +38,22 @@ _FETCH_PARTITION_BYTES = 1024 * 1024
 
 
 def chunks(items: Sequence[T], size: int) -> list[Sequence[T]]:
-    """Items in portions of at most that size, for one message each."""
+    """Split items into chunks of at most that size."""
     return [items[start : start + size] for start in range(0, len(items), size)]
 
 
-def metadata_request(names: Sequence[str] | None, *, with_operations: bool = False) -> Request:
-    """Brokers, controller and the named topics: None means all, an empty list none.
+def partitions_by_topic(topic_partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Group partition indexes by topic."""
+    found: dict[str, list[int]] = defaultdict(list)
+    for topic, partition in topic_partitions:
+        found[topic].append(partition)
+    return found
 
-    With the operations that the client may perform on the topics, if wanted.
+
+def metadata_request(names: Sequence[str] | None, *, with_operations: bool = False) -> Request:
+    """Request brokers, controller and the named topics (None: all topics).
+
+    `with_operations` adds the operations that the principal may perform on each topic.
     """
     topic = MetadataRequest.MetadataRequestTopic
     message = MetadataRequest(
@@ -54,22 +62,21 @@ def metadata_request(names: Sequence[str] | None, *, with_operations: bool = Fal
         include_cluster_authorized_operations=False,
         include_topic_authorized_operations=with_operations,
     )
-    return Request(message, 0, 12)  # 13 has an error code that is not read
+    return Request(message, 0, 12)  # 13 adds a top-level error code, which callers do not check
 
 
 def describe_configs_request(names: Sequence[str]) -> Request:
-    """All configs of the named topics."""
     message = DescribeConfigsRequest(
         resources=[(_TOPIC_RESOURCE, name, None) for name in names],
         include_synonyms=False,
     )
-    return Request(message, 1, 4)  # 1: the first version that tells where a value comes from
+    return Request(message, 1, 4)  # 1: the first with the source of each value
 
 
 def alter_configs_request(
     changes: Sequence[tuple[str, Mapping[str, str | None]]], *, validate_only: bool
 ) -> Request:
-    """New values for configs of topics; None takes a topic's own value away."""
+    """Change topic configs incrementally; None deletes the topic's own value."""
     message = IncrementalAlterConfigsRequest(
         resources=[
             (
@@ -88,19 +95,19 @@ def alter_configs_request(
 
 
 def delete_topics_request(topics: Sequence[TopicDescription], timeout_ms: int) -> Request:
-    """Deletion of exactly these topics: by their ids, so that others of the same name stay."""
+    """Delete topics by id, so that recreated topics of the same name stay."""
     deleted = DeleteTopicsRequest.DeleteTopicState
     message = DeleteTopicsRequest(
         topics=[deleted(name=None, topic_id=topic.topic_id) for topic in topics],
         timeout_ms=timeout_ms,
     )
-    return Request(message, 6, 6)  # the first version that takes ids
+    return Request(message, 6, 6)  # 6: the first with topic ids
 
 
 def create_topics_request(
     topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool
 ) -> Request:
-    """Creation of topics, or the question whether the cluster would create them."""
+    """Create topics, or validate their creation."""
     creatable = CreateTopicsRequest.CreatableTopic
     config = creatable.CreatableTopicConfig
     message = CreateTopicsRequest(
@@ -121,10 +128,10 @@ def create_topics_request(
 
 
 def create_partitions_request(totals: Sequence[tuple[str, int]], timeout_ms: int) -> Request:
-    """More partitions for topics, up to the given totals."""
-    growing = CreatePartitionsRequest.CreatePartitionsTopic
+    """Add partitions up to the given totals."""
+    topic = CreatePartitionsRequest.CreatePartitionsTopic
     message = CreatePartitionsRequest(
-        topics=[growing(name=name, count=total, assignments=None) for name, total in totals],
+        topics=[topic(name=name, count=total, assignments=None) for name, total in totals],
         timeout_ms=timeout_ms,
         validate_only=False,
     )
@@ -134,23 +141,27 @@ def create_partitions_request(totals: Sequence[tuple[str, int]], timeout_ms: int
 def list_offsets_request(
     topic_partitions: Sequence[TopicPartition], timestamp: int, isolation_level: str
 ) -> Request:
-    """The offsets at a timestamp, or at EARLIEST or LATEST, of partitions with one leader."""
-    asked = ListOffsetsRequest.ListOffsetsTopic
-    by_topic: dict[str, list[object]] = defaultdict(list)
-    for tp in topic_partitions:
-        by_topic[tp.topic].append(
-            asked.ListOffsetsPartition(partition_index=tp.partition, timestamp=timestamp)
-        )
+    """List the offsets at a timestamp, EARLIEST or LATEST, of partitions with one leader."""
+    topic = ListOffsetsRequest.ListOffsetsTopic
     isolation = _ISOLATION[isolation_level]
     message = ListOffsetsRequest(
         isolation_level=isolation,
-        topics=[asked(name=name, partitions=partitions) for name, partitions in by_topic.items()],
+        topics=[
+            topic(
+                name=name,
+                partitions=[
+                    topic.ListOffsetsPartition(partition_index=index, timestamp=timestamp)
+                    for index in indexes
+                ],
+            )
+            for name, indexes in partitions_by_topic(topic_partitions).items()
+        ],
     )
     return Request(message, 2 if isolation else 1, 7)
 
 
 def init_producer_id_request() -> Request:
-    """A new producer id, without transactions."""
+    """Request a producer id without a transactional id."""
     message = InitProducerIdRequest(
         transactional_id=None, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1
     )
@@ -158,19 +169,17 @@ def init_producer_id_request() -> Request:
 
 
 def describe_producers_request(topic_partitions: Sequence[TopicPartition]) -> Request:
-    """What a leader remembers of the producers of its partitions."""
-    topics: dict[str, list[int]] = defaultdict(list)
-    for topic, partition in topic_partitions:
-        topics[topic].append(partition)
-    one = DescribeProducersRequest.TopicRequest
+    """Describe the producers of partitions with one leader."""
+    topic = DescribeProducersRequest.TopicRequest
+    by_topic = partitions_by_topic(topic_partitions)
     message = DescribeProducersRequest(
-        topics=[one(name=name, partition_indexes=indexes) for name, indexes in topics.items()]
+        topics=[topic(name=name, partition_indexes=indexes) for name, indexes in by_topic.items()]
     )
     return Request(message, 0, 0)
 
 
 def produce_request(topic: str, batches: Mapping[int, bytes], timeout_ms: int) -> Request:
-    """One record batch for each of some partitions of a topic, for all replicas."""
+    """Write one record batch to each of some partitions of a topic, with acks=all."""
     data = ProduceRequest.TopicProduceData
     message = ProduceRequest(
         transactional_id=None,
@@ -186,7 +195,7 @@ def produce_request(topic: str, batches: Mapping[int, bytes], timeout_ms: int) -
             )
         ],
     )
-    return Request(message, 3, 9)  # later versions name topics by their ids
+    return Request(message, 3, 9)
 
 
 def log_fetch_request(
@@ -197,15 +206,15 @@ def log_fetch_request(
     wait_ms: int = _FETCH_WAIT_MS,
     partition_bytes: int = _FETCH_PARTITION_BYTES,
 ) -> Request:
-    """What partitions with one leader hold from their positions on.
+    """Fetch partitions with one leader, from their positions on.
 
-    With a topic's id, of that topic only: a later one of the same name is not read.
+    With a topic id, a recreated topic of the same name is not read.
     """
-    asked = FetchRequest.FetchTopic
+    topic = FetchRequest.FetchTopic
     by_topic: dict[str, list[object]] = defaultdict(list)
     for tp, position in positions.items():
         by_topic[tp.topic].append(
-            asked.FetchPartition(
+            topic.FetchPartition(
                 partition=tp.partition,
                 fetch_offset=position,
                 partition_max_bytes=partition_bytes,
@@ -218,9 +227,9 @@ def log_fetch_request(
         max_bytes=_FETCH_BYTES,
         isolation_level=_ISOLATION[isolation_level],
         session_id=0,
-        session_epoch=-1,  # no fetch session: a log is read once
+        session_epoch=-1,  # no fetch session
         topics=[
-            asked(topic=name, topic_id=topic_id, partitions=partitions)
+            topic(topic=name, topic_id=topic_id, partitions=partitions)
             for name, partitions in by_topic.items()
         ],
         forgotten_topics_data=[],

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small topic that is read on and written to again and again, at the price of few requests.
+"""Read new records of a small topic repeatedly, and append to it, with few requests.
 
-`TopicLog` asks for everything anew each time; a tail remembers where the topic is and where it was
-read to. Reading on when nothing is new takes one exchange with each leader.
+Unlike `TopicLog`, it caches the leaders and positions. Without new records, a read takes one round
+trip to each leader.
 
-A  The end is what leaders say it is (ListOffsets), not the high watermark of an answer, which a
-   new leader may have to catch up with (KIP-207). With read_committed that is where the first open
-   transaction begins: what is not decided is not waited for, but for what we wrote ourselves.
-B  A topic is read by its id, so that one created anew is noticed by whatever is asked of it. With
-   brokers before Kafka 3.1, which read by name, its id is asked for each time.
-C  Whoever answers otherwise than expected is not believed to be the leader any more.
+A  The end offset comes from ListOffsets, not from the high watermark of a fetch, which may be stale
+   on a new leader (KIP-207). With read_committed it is the last stable offset: a read does not wait
+   for open transactions, but it does wait for the offsets that the caller passes.
+B  Fetches use the topic id, so that every request detects a recreated topic. Brokers before Kafka
+   3.1 fetch by name; with them, each read requests the topic id.
+C  After any unexpected response, the cached leaders are dropped.
 
-Belongs to one thread, and to whoever owns the client.
+Belongs to one thread; does not close the client.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from sparkmirror.kafka.cluster_client import (
     ClusterClient,
     TopicLeaders,
     find_topic_leaders,
+    partition_results,
 )
 from sparkmirror.kafka.log_records import FetchedRecords, LogRecord
 from sparkmirror.kafka.topic_log import decode_partition
@@ -41,12 +42,12 @@ from sparkmirror.kafka.transactions import blocked_read_error
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire import error_codes
 
-_LOOK_SECONDS = 5.0  # partitions that were added show within so many
+_METADATA_MAX_AGE_SECONDS = 5.0  # new partitions are found within this time
 _WAIT_MS = 200
 _UNKNOWN_TOPIC_ID = 100
 _INCONSISTENT_TOPIC_ID = 103
-# The topic or its leader is elsewhere: look where.
-_ELSEWHERE = LEADER_CODES | {
+# The cached leaders are stale.
+_STALE_METADATA_CODES = LEADER_CODES | {
     error_codes.UNKNOWN_TOPIC_OR_PARTITION,
     _UNKNOWN_TOPIC_ID,
     _INCONSISTENT_TOPIC_ID,
@@ -55,20 +56,18 @@ _ISOLATION = "read_committed"
 
 
 class TopicTail:
-    """One topic on one cluster, read up to somewhere."""
+    """One topic on one cluster, and the positions up to which it was read."""
 
-    def __init__(self, client: ClusterClient, topic: str, on_another: Callable[[], None]) -> None:
-        """`on_another` is called when what was read so far is gone, and all is read anew."""
+    def __init__(self, client: ClusterClient, topic: str, on_replaced: Callable[[], None]) -> None:
+        """Calls `on_replaced` if the topic was recreated or truncated; then reads it again."""
         self._client = client
         self._admin = ClusterAdmin(client.connection, client)
         self._topic = topic
         self._writer = TopicWriter(client, topic, self._find_leaders, self._forget_leaders)
-        self._on_replaced = on_another
+        self._on_replaced = on_replaced
         self._leaders: TopicLeaders | None = None
-        self._known = TopicLeaders(
-            topic, None, ()
-        )  # the last place, though it may be elsewhere now
-        self._looked_at = 0.0
+        self._last_leaders = TopicLeaders(topic, None, ())  # may be stale
+        self._metadata_at = 0.0
         self._reads_by_id = False
         self._positions: dict[TopicPartition, int] = {}
         self._ends: dict[TopicPartition, int] = {}
@@ -76,34 +75,29 @@ class TopicTail:
 
     @property
     def partitions(self) -> int:
-        """How many there were when somebody looked last; 0 before."""
-        return len(self._known.leaders)
+        """The number of partitions at the last metadata request; 0 before the first."""
+        return len(self._last_leaders.leaders)
 
     def refresh_metadata(self) -> None:
-        """See where the topic is."""
         step = partial(find_topic_leaders, self._client, self._topic)
-        place = self._client.retry(f"describing topic '{self._topic}'", step)
-        before = self._known.topic_id
-        if None not in (before, place.topic_id) and before != place.topic_id:
+        leaders = self._client.retry(f"describing topic '{self._topic}'", step)
+        before = self._last_leaders.topic_id
+        if None not in (before, leaders.topic_id) and before != leaders.topic_id:
             self._reset()
-        self._leaders = self._known = place
-        self._looked_at = time.monotonic()
+        self._leaders = self._last_leaders = leaders
+        self._metadata_at = time.monotonic()
 
     def append(self, batches: Mapping[int, bytes]) -> dict[TopicPartition, int]:
-        """Write a record batch to each of some partitions; their offsets, once replicated.
-
-        The same bytes are written again if an answer is lost. A record batch that a producer has
-        written already has offset -1 if the broker does not know it any more.
-        """
+        """See `TopicWriter.append`."""
         return self._writer.append(batches)
 
     def read_new(
         self, reach: Mapping[TopicPartition, int], timeout_seconds: float
     ) -> Iterator[LogRecord]:
-        """Every record up to the end seen now, and up to `reach` in any case.
+        """Yield every new record up to the current end offset, and at least up to `reach`.
 
-        UnreachableError if nothing moves for `timeout_seconds`, OpenTransactionError if that is
-        because of a transaction.
+        UnreachableError without progress for `timeout_seconds`, OpenTransactionError if an open
+        transaction blocks it.
         """
         self._read_at_least, self._ends = dict(reach), {}
         wait_ms = 0
@@ -134,34 +128,33 @@ class TopicTail:
         self._leaders = None  # C
 
     def _fetch_next(self, wait_ms: int) -> dict[TopicPartition, FetchedRecords] | None:
-        """What follows, of the partitions that answered; None if all is read."""
+        """Fetch the next records of each partition; None if all are read."""
         try:
-            place = self._current_leaders()
-            self._add_partitions(place)
+            leaders = self._current_leaders()
+            self._add_partitions(leaders)
             left = self._unread()
-            return self._fetch(place, left, wait_ms) if left else None
+            return self._fetch(leaders, left, wait_ms) if left else None
         except Exception:
             self._forget_leaders()
             raise
 
     def _fetch(
-        self, place: TopicLeaders, left: Sequence[TopicPartition], wait_ms: int
+        self, leaders: TopicLeaders, left: Sequence[TopicPartition], wait_ms: int
     ) -> dict[TopicPartition, FetchedRecords]:
         fetched: dict[TopicPartition, FetchedRecords] = {}
         codes: dict[TopicPartition, int] = {}
-        for leader, some in place.by_leader(left).items():
-            endless = [tp for tp in some if tp not in self._ends]
+        for leader, some in leaders.by_leader(left).items():
+            unknown_end = [tp for tp in some if tp not in self._ends]
             positions = {tp: self._positions[tp] for tp in some}
             fetch = log_fetch_request(
-                positions, _ISOLATION, topic_id=place.topic_id, wait_ms=wait_ms
+                positions, _ISOLATION, topic_id=leaders.topic_id, wait_ms=wait_ms
             )
-            ask_ends = [list_offsets_request(endless, LATEST, _ISOLATION)] if endless else []
-            *listed, answer = self._client.send_all([*ask_ends, fetch], leader)
+            list_ends = (
+                [list_offsets_request(unknown_end, LATEST, _ISOLATION)] if unknown_end else []
+            )
+            *listed, answer = self._client.send_all([*list_ends, fetch], leader)
             self._reads_by_id = (fetch.version or 0) >= FIRST_FETCH_BY_ID
-            for one in (
-                p for answer in listed for topic in answer.topics for p in topic.partitions
-            ):
-                tp = TopicPartition(self._topic, one.partition_index)
+            for tp, one in (pair for ends in listed for pair in partition_results(ends.topics)):
                 if one.error_code:
                     codes[tp] = one.error_code
                 else:
@@ -177,7 +170,7 @@ class TopicTail:
         return {tp: answer for tp, answer in fetched.items() if tp in self._positions}
 
     def _handle_error(self, tp: TopicPartition, code: int) -> None:
-        if code in _ELSEWHERE:
+        if code in _STALE_METADATA_CODES:
             self._forget_leaders()
         elif code == error_codes.OFFSET_OUT_OF_RANGE:
             self._reset_position(tp)
@@ -185,7 +178,7 @@ class TopicTail:
             raise self._client.broker_error(f"reading {tp}", code, self._topic)
 
     def _reset_position(self, tp: TopicPartition) -> None:
-        """The position is before the log, whose beginning was deleted, or beyond its end."""
+        """Handle OFFSET_OUT_OF_RANGE: below the log start offset, or above the log end offset."""
         starts = self._admin.earliest_offsets([tp])
         ends = self._admin.end_offsets([tp], "read_uncommitted")
         for error in (starts.failed | ends.failed).values():
@@ -196,13 +189,13 @@ class TopicTail:
             self._positions[tp] = max(self._positions.get(tp, 0), starts.found[tp])
 
     def _current_leaders(self) -> TopicLeaders:
-        is_old = time.monotonic() > self._looked_at + _LOOK_SECONDS
+        is_old = time.monotonic() > self._metadata_at + _METADATA_MAX_AGE_SECONDS
         if self._leaders is None or is_old or not self._reads_by_id:
             self.refresh_metadata()
-        return self._known
+        return self._last_leaders
 
-    def _add_partitions(self, place: TopicLeaders) -> None:
-        new = [tp for tp in place.partitions if tp not in self._positions]
+    def _add_partitions(self, leaders: TopicLeaders) -> None:
+        new = [tp for tp in leaders.partitions if tp not in self._positions]
         if new:
             starts = self._admin.earliest_offsets(new)
             for error in starts.failed.values():
@@ -210,15 +203,15 @@ class TopicTail:
             self._positions |= starts.found
 
     def _unread(self) -> list[TopicPartition]:
-        """The partitions that are not read to their end, or whose end is not known."""
+        """The partitions that are not read to their end, or whose end is unknown."""
         return [
             tp
-            for tp in self._known.partitions
+            for tp in self._last_leaders.partitions
             if tp not in self._ends or self._positions.get(tp, 0) < self._ends[tp]
         ]
 
     def _reset(self) -> None:
-        # What we wrote is in the new log, before its end, or gone with the old one.
-        for of_the_old_log in (self._positions, self._ends, self._read_at_least):
-            of_the_old_log.clear()
+        # The caller's own records are below the end of the new log, or lost with the old one.
+        for offsets in (self._positions, self._ends, self._read_at_least):
+            offsets.clear()
         self._on_replaced()

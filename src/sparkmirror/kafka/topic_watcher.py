@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Long-polls a topic of one partition and invokes a callback on new records.
+"""Long-poll a topic of one partition and invoke a callback on new records.
 
-Two threads. `<topic>/poll` fetches what is not there yet, and the leader responds when it is: one
-small request every few seconds while idle. `<topic>/notify` invokes the callback, also every few
-seconds while the leader does not respond. One call may stand for many records, and some for none.
+Two threads. `<topic>/poll` fetches at the end of the log, so the leader responds when a record
+arrives: one small request every few seconds while idle. `<topic>/notify` invokes the callback, also
+every few seconds while the leader does not respond. A call may be for many records, or for none.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from sparkmirror.wire import error_codes
 from sparkmirror.wire.backoff import Backoff
 from sparkmirror.wire.settings import ConnectionSettings
 
-_WAIT_SECONDS = 5.0  # how long the leader keeps a question
-_GRACE_SECONDS = 5.0  # how much longer its answer may take
-_DEAF_SECONDS = _WAIT_SECONDS + 1.0
-_SUSPECT_SECONDS = 3.0
-_STOP_SECONDS = 0.8  # a thread that hangs in a connect ends by itself
-_NEWS_AFTER = 3  # failures in a row: a leader that moves is none
+_WAIT_SECONDS = 5.0  # max_wait_ms of a fetch
+_GRACE_SECONDS = 5.0  # how much longer its response may take
+_SILENT_SECONDS = _WAIT_SECONDS + 1.0  # without a response, the callback is invoked periodically
+_POLL_SECONDS = 3.0
+_STOP_SECONDS = 0.8  # a thread that is blocked in a connect ends later
+_WARN_AFTER = 3  # consecutive failures; a leader change causes fewer
 _ISOLATION = "read_committed"
 
 _log = logging.getLogger(__name__)
 
 
 class TopicWatcher:
-    """Listens from `start` to `stop`, each of which is called once."""
+    """Runs from `start` to `stop`; call each once."""
 
     def __init__(
-        self, connection: ConnectionSettings, topic: str, ring: Callable[[], None]
+        self, connection: ConnectionSettings, topic: str, callback: Callable[[], None]
     ) -> None:
-        """`ring` must not raise; it may call `stop`."""
+        """`callback` must not raise; it may call `stop`."""
         self._client = ClusterClient(connection)
         self._tp = TopicPartition(topic, 0)
-        self._callback = ring
+        self._callback = callback
         self._offset = 0
         self._topic_id: uuid.UUID | None = None
         self._last_response_at = float("-inf")
@@ -61,17 +61,17 @@ class TopicWatcher:
         ]
 
     def update_connection(self, connection: ConnectionSettings) -> None:
-        """Connect anew, in another way, for the next question."""
+        """Reconnect with new settings at the next request."""
         self._client.update_connection(connection)
 
     def start(self, offset: int) -> None:
-        """Ring for whatever is at or after an offset."""
+        """Start the threads; watch for records at or after an offset."""
         self._offset = max(0, offset)
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
-        """No more calls after this, but for one that is being made in another thread."""
+        """Stop; a callback that is running in another thread may still complete."""
         self._stopping.set()
         self._has_records.set()
         self._client.interrupt()
@@ -82,89 +82,88 @@ class TopicWatcher:
 
     def _notify_loop(self) -> None:
         while True:
-            has_news = self._has_records.wait(_SUSPECT_SECONDS)
+            has_records = self._has_records.wait(_POLL_SECONDS)
             if self._stopping.is_set():
                 return
             self._has_records.clear()
-            if has_news or time.monotonic() > self._last_response_at + _DEAF_SECONDS:
+            if has_records or time.monotonic() > self._last_response_at + _SILENT_SECONDS:
                 self._callback()
 
     def _poll_loop(self) -> None:
-        place: TopicLeaders | None = None
+        leaders: TopicLeaders | None = None
         backoff = Backoff()
         failures = 0
         while not self._stopping.is_set():
             try:
-                place = place or self._find_topic()
+                leaders = leaders or self._find_topic()
                 self._last_response_at = time.monotonic()
-                self._long_poll(place)
+                self._long_poll(leaders)
             except SparkmirrorError as error:
-                place = None
+                leaders = None
                 failures += 1
                 if self._stopping.is_set():
                     break
-                if failures == _NEWS_AFTER:
+                if failures == _WARN_AFTER:
                     self._log_failure(error)
                 self._client.close()
                 self._stopping.wait(backoff.next_pause())
             else:
-                if failures >= _NEWS_AFTER:
+                if failures >= _WARN_AFTER:
                     _log.info(f"Long-polling {self._description()} again")
                 if failures:
-                    self._has_records.set()  # it may have come when nobody listened
+                    self._has_records.set()  # records may have arrived meanwhile
                 failures = 0
                 backoff.reset()
         self._client.close()
 
     def _find_topic(self) -> TopicLeaders:
-        place = find_topic_leaders(self._client, self._tp.topic)
-        if self._topic_id not in (None, place.topic_id):
-            self._seek_to_end(place)
-        self._topic_id = place.topic_id
-        return place
+        leaders = find_topic_leaders(self._client, self._tp.topic)
+        if self._topic_id not in (None, leaders.topic_id):
+            self._seek_to_end(leaders)
+        self._topic_id = leaders.topic_id
+        return leaders
 
-    def _long_poll(self, place: TopicLeaders) -> None:
-        """Wait for something new."""
+    def _long_poll(self, leaders: TopicLeaders) -> None:
         request = log_fetch_request(
             {self._tp: self._offset},
             _ISOLATION,
-            topic_id=place.topic_id,
+            topic_id=leaders.topic_id,
             wait_ms=round(_WAIT_SECONDS * 1000),
-            partition_bytes=1,  # which still gets the next record batch
+            partition_bytes=1,  # the response still has at least one record batch
         )
-        answer = self._client.send(request, self._leader(place), _WAIT_SECONDS + _GRACE_SECONDS)
+        answer = self._client.send(request, self._leader(leaders), _WAIT_SECONDS + _GRACE_SECONDS)
         (partition,) = (one for topic in answer.responses for one in topic.partitions)
         if partition.error_code == error_codes.OFFSET_OUT_OF_RANGE:
-            self._seek_to_end(place)
+            self._seek_to_end(leaders)
         elif partition.error_code:
             raise self._error(partition.error_code)
         elif partition.records:
-            # All up to there is what this call is about.
+            # One callback covers all records up to there.
             self._offset = max(partition.last_stable_offset, self._offset + 1)
             self._has_records.set()
 
-    def _seek_to_end(self, place: TopicLeaders) -> None:
+    def _seek_to_end(self, leaders: TopicLeaders) -> None:
         request = list_offsets_request([self._tp], LATEST, _ISOLATION)
-        answer: Any = self._client.send(request, self._leader(place))
+        answer: Any = self._client.send(request, self._leader(leaders))
         (found,) = (one for topic in answer.topics for one in topic.partitions)
         if found.error_code:
             raise self._error(found.error_code)
         self._offset = found.offset
         self._has_records.set()
 
-    def _leader(self, place: TopicLeaders) -> int:
-        if not place.has_all_leaders:
+    def _leader(self, leaders: TopicLeaders) -> int:
+        if not leaders.has_all_leaders:
             raise self._error(LEADER_NOT_AVAILABLE)
-        return place.leaders[0]
+        return leaders.leaders[0]
 
     def _error(self, code: int) -> SparkmirrorError:
-        return self._client.broker_error(f"listening to {self._tp}", code, self._tp.topic)
+        return self._client.broker_error(f"long-polling {self._tp}", code, self._tp.topic)
 
     def _log_failure(self, error: Exception) -> None:
         if isinstance(error, REQUEST_ERRORS):
-            error = self._client.failure(f"listening to {self._tp}", error)
+            error = self._client.failure(f"long-polling {self._tp}", error)
         _log.warning(
-            f"Cannot long-poll {self._description()}; polling every {_SUSPECT_SECONDS:g} s "
+            f"Cannot long-poll {self._description()}; polling every {_POLL_SECONDS:g} s "
             f"instead: {error}"
         )
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Appends record batches to one topic, each to its partition's leader."""
+"""Append record batches to one topic, each to its partition's leader."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ FindLeaders = Callable[
 
 
 class TopicWriter:
-    """Belongs to one thread, and to whoever owns the client.
+    """Belongs to one thread; does not close the client.
 
-    Remembers the leaders, unless others do: `find_leaders` returns the partitions by leader and
-    error codes of those without one, `forget_leaders` is called when one of them was not right.
+    Caches the leaders, unless the caller does: `find_leaders` returns the partitions by leader, and
+    error codes of those without one; `forget_leaders` clears the caller's cache after an error.
     """
 
     def __init__(
@@ -40,11 +40,11 @@ class TopicWriter:
         self._forget_leaders = forget_leaders or self._leaders.clear
 
     def append(self, batches: Mapping[int, bytes]) -> dict[TopicPartition, int]:
-        """Write a record batch to each of some partitions; their offsets, once replicated.
+        """Write a record batch to each of some partitions with acks=all; returns their offsets.
 
-        The same bytes are written again if a response is lost. A record batch that a producer has
-        written already has offset -1 if the broker does not know it any more. BrokerError if a
-        partition does not take its batch, or not within the request timeout.
+        Writes the same bytes again if a response is lost. The offset of a duplicate is -1 if the
+        broker does not remember it. BrokerError if a write fails permanently, or until the request
+        timeout.
         """
         left = {TopicPartition(self._topic, index): batch for index, batch in batches.items()}
         offsets: dict[TopicPartition, int] = {}
@@ -65,7 +65,7 @@ class TopicWriter:
     def _produce(
         self, batches: Mapping[TopicPartition, bytes]
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-        """The offsets of what was written, and the error codes of the others."""
+        """Return the offsets of the written batches, and the error codes of the others."""
         offsets: dict[TopicPartition, int] = {}
         timeout_ms = round(self._client.connection.request_timeout_seconds * 1000)
         try:

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fencing: whoever wrote with a transactional id before cannot write any more once this is done.
+"""Fence transactional ids, and find the open transaction that blocks a read.
 
-InitProducerId aborts what the last holder left open, waits for what it left half committed, and
-gives an epoch that every broker prefers to the old one. The answer is the right to write, which
-the driver hands to a task.
-
-Why the rest of a topic cannot be read: whose transaction is open, or that nobody answers.
+InitProducerId aborts the open transaction of the previous holder, waits for one that is committing,
+and returns a new epoch, which fences all older ones. The driver passes producer id and epoch to a
+task.
 """
 
 from __future__ import annotations
@@ -26,7 +24,12 @@ from sparkmirror.errors import (
     OpenTransactionError,
     UnreachableError,
 )
-from sparkmirror.kafka.cluster_client import PAUSE_SECONDS, Closable, ClusterClient
+from sparkmirror.kafka.cluster_client import (
+    PAUSE_SECONDS,
+    Closable,
+    ClusterClient,
+    partition_results,
+)
 from sparkmirror.kafka.error_mapping import REQUEST_ERRORS, broker_error
 from sparkmirror.kafka.request import Request
 from sparkmirror.kafka.topic_requests import describe_producers_request
@@ -35,10 +38,10 @@ from sparkmirror.wire import error_codes
 from sparkmirror.wire.settings import ConnectionSettings
 from sparkmirror.wire.transaction import ProducerIdAndEpoch
 
-_TRANSACTION_KEY = 1  # the kind of coordinator that is asked for
-_INIT_VERSION = 5  # the one after it is about two-phase commits
-RENEW_VERSION = 3  # the first one that tells who holds the id
-_NOBODY = ProducerIdAndEpoch(-1, -1)
+_TRANSACTION_KEY = 1  # FindCoordinator's key type
+_INIT_VERSION = 5  # the next one adds two-phase commit
+BUMP_VERSION = 3  # the first InitProducerId with the holder's producer id and epoch
+_NO_HOLDER = ProducerIdAndEpoch(-1, -1)
 _RETRIABLE = error_codes.COORDINATOR_BUSY | error_codes.COORDINATOR_MOVED
 _BUSY_SECONDS = 0.01
 
@@ -46,32 +49,31 @@ _NONE_OPEN = -1
 
 
 class TransactionalIds(Closable):
-    """The transactional ids on one cluster; belongs to one thread."""
+    """The transactional ids of one cluster; belongs to one thread."""
 
     def __init__(self, connection: ConnectionSettings, client: ClusterClient | None = None) -> None:
-        self._has_own_client = client is None  # one that is shared stays open
+        self._has_own_client = client is None  # a shared client stays open
         self._client = client or ClusterClient(connection)
 
     def close(self) -> None:
-        """Close the connections."""
         if self._has_own_client:
             self._client.close()
 
     def list_ids(self, prefix: str) -> list[str]:
-        """The ids `<prefix><number>` that the cluster remembers: also those of an earlier run.
+        """Return the ids `<prefix><number>` of the cluster, also those of an earlier run.
 
-        Brokers before Kafka 3.0 cannot tell: none.
+        Empty with brokers before Kafka 3.0, which cannot list transactions.
         """
-        ours = re.compile(re.escape(prefix) + "[0-9]+")
-        return sorted(name for name in self._producers() if ours.fullmatch(name))
+        pattern = re.compile(re.escape(prefix) + "[0-9]+")
+        return sorted(name for name in self._producers() if pattern.fullmatch(name))
 
     def producer_ids(self, prefixes: Iterable[str]) -> set[int]:
-        """The producer ids behind the transactional ids that begin like this."""
+        """Return the producer ids of the transactional ids with these prefixes."""
         wanted = tuple(prefixes)
         return {one for name, one in self._producers().items() if name.startswith(wanted)}
 
     def names_by_producer_id(self) -> dict[int, str]:
-        """The transactional ids that the cluster remembers, by their producer ids."""
+        """Return the transactional ids of the cluster, by producer id."""
         return {one: name for name, one in self._producers().items()}
 
     def fence(
@@ -79,16 +81,16 @@ class TransactionalIds(Closable):
         ids: Iterable[str],
         *,
         transaction_timeout_ms: int,
-        patience_seconds: float = 60.0,
+        timeout_seconds: float = 60.0,
         oldest_version: int = 0,
     ) -> dict[str, ProducerIdAndEpoch]:
-        """Take over every id; raises if one cannot be had, and then none may be used.
+        """Fence the holders of all ids; if one fails, raises, and none of the ids may be used.
 
-        With RENEW_VERSION: only where `renew` will work, too.
+        `oldest_version=BUMP_VERSION` requires a broker where `bump_epoch` works.
         """
-        holders = dict.fromkeys(ids, _NOBODY)
+        holders = dict.fromkeys(ids, _NO_HOLDER)
         return self._init_producer_ids(
-            holders, transaction_timeout_ms, patience_seconds, oldest_version
+            holders, transaction_timeout_ms, timeout_seconds, oldest_version
         )
 
     def bump_epoch(
@@ -97,28 +99,28 @@ class TransactionalIds(Closable):
         holder: ProducerIdAndEpoch,
         *,
         transaction_timeout_ms: int,
-        patience_seconds: float = 60.0,
+        timeout_seconds: float = 60.0,
     ) -> ProducerIdAndEpoch:
-        """A newer epoch for the holder of an id; refused if somebody else has taken it over.
+        """Bump the epoch of an id's holder; BrokerError if another producer has fenced it.
 
-        UNSUPPORTED_VERSION from brokers before Kafka 2.5.
+        The error is UNSUPPORTED_VERSION with brokers before Kafka 2.5.
         """
         holders = {name: holder}
-        taken = self._init_producer_ids(
-            holders, transaction_timeout_ms, patience_seconds, RENEW_VERSION
+        bumped = self._init_producer_ids(
+            holders, transaction_timeout_ms, timeout_seconds, BUMP_VERSION
         )
-        return taken[name]
+        return bumped[name]
 
     def _init_producer_ids(
         self,
         holders: Mapping[str, ProducerIdAndEpoch],
         transaction_timeout_ms: int,
-        patience_seconds: float,
+        timeout_seconds: float,
         oldest_version: int,
     ) -> dict[str, ProducerIdAndEpoch]:
         wanted = set(holders)
         fenced: dict[str, ProducerIdAndEpoch] = {}
-        deadline = time.monotonic() + patience_seconds
+        deadline = time.monotonic() + timeout_seconds
         while wanted:
             some = {name: holders[name] for name in sorted(wanted)}
             step = partial(self._fence, some, transaction_timeout_ms, oldest_version)
@@ -142,7 +144,7 @@ class TransactionalIds(Closable):
             return {}
 
     def _list(self) -> dict[str, int]:
-        """Every coordinator knows its own ids only."""
+        """List the ids of every coordinator."""
         producers: dict[str, int] = {}
         requests = {
             broker.node_id: Request(
@@ -164,7 +166,7 @@ class TransactionalIds(Closable):
         transaction_timeout_ms: int,
         oldest_version: int,
     ) -> tuple[dict[str, ProducerIdAndEpoch], dict[str, int]]:
-        """One try: the ids that were fenced, and error codes for the others."""
+        """Try once; returns the fenced ids, and error codes for the others."""
         found: dict[str, ProducerIdAndEpoch] = {}
         codes: dict[str, int] = {}
         for name, holder in holders.items():
@@ -199,7 +201,7 @@ def _init(
 
 
 class OpenTransaction(NamedTuple):
-    """A transaction that has not ended, in one partition."""
+    """An open transaction in one partition."""
 
     tp: TopicPartition
     producer_id: int
@@ -209,26 +211,26 @@ class OpenTransaction(NamedTuple):
 def blocked_read_error(
     client: ClusterClient, partitions: Sequence[TopicPartition], seconds: float
 ) -> ClusterError:
-    """The error that says why these partitions of a topic were not read on for so long."""
+    """Return the error for partitions of a topic without progress for these seconds."""
     alias = client.connection.alias
     try:
         first = min(
             open_transactions(client, partitions), key=lambda one: one.first_offset, default=None
         )
-    except (ClusterError, *REQUEST_ERRORS):  # not everybody may ask, and old brokers cannot tell
+    except (ClusterError, *REQUEST_ERRORS):  # not authorized, or an old broker
         first = None
     if first is None:
         return UnreachableError(
-            f"Cluster '{alias}' has not delivered more of topic '{partitions[0].topic}' for "
+            f"Cluster '{alias}' returned no more records of topic '{partitions[0].topic}' for "
             f"{seconds:g} s; {len(partitions)} partitions are not read to their end. Check that "
             f"its brokers are up and that every partition has a leader.",
             cluster=alias,
         )
     return OpenTransactionError(
         f"{first.tp} on cluster '{alias}' could not be read to its end for {seconds:g} s: "
-        f"{_holder(client, first.producer_id)} has had a transaction open since offset "
-        f"{first.first_offset}, and what follows can be read only when that ends. Let its holder "
-        f"go on, wait for its transaction.timeout.ms, or abort it with kafka-transactions.sh.",
+        f"{_producer_name(client, first.producer_id)} has an open transaction at offset "
+        f"{first.first_offset}, which blocks all later records. Resume the producer, wait for its "
+        f"transaction.timeout.ms, or abort the transaction with kafka-transactions.sh.",
         cluster=alias,
     )
 
@@ -236,28 +238,24 @@ def blocked_read_error(
 def open_transactions(
     client: ClusterClient, partitions: Iterable[TopicPartition]
 ) -> list[OpenTransaction]:
-    """What their leaders know of; needs Kafka 2.8."""
+    """Return the open transactions of partitions; needs Kafka 2.8."""
     found: list[OpenTransaction] = []
     leaders, _ = client.partitions_by_leader(partitions)
     for leader, some in leaders.items():
-        for topic in client.send(describe_producers_request(some), leader).topics:
-            for one in topic.partitions:
-                found += [
-                    OpenTransaction(
-                        TopicPartition(topic.name, one.partition_index),
-                        producer.producer_id,
-                        producer.current_txn_start_offset,
-                    )
-                    for producer in one.active_producers
-                    if producer.current_txn_start_offset > _NONE_OPEN
-                ]
+        answer = client.send(describe_producers_request(some), leader)
+        found += [
+            OpenTransaction(tp, producer.producer_id, producer.current_txn_start_offset)
+            for tp, one in partition_results(answer.topics)
+            for producer in one.active_producers
+            if producer.current_txn_start_offset > _NONE_OPEN
+        ]
     return found
 
 
-def _holder(client: ClusterClient, producer_id: int) -> str:
+def _producer_name(client: ClusterClient, producer_id: int) -> str:
     try:
         name = TransactionalIds(client.connection, client).names_by_producer_id().get(producer_id)
-    except ClusterError:  # not everybody may list them
+    except ClusterError:  # not authorized
         name = None
     known = "" if name is None else f"transactional id '{name}', "
     return f"{known}producer id {producer_id}"

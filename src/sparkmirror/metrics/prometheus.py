@@ -47,7 +47,7 @@ _GAUGES: dict[str, tuple[str, MetricValue]] = {
 
 
 class FlowCollector(Collector):
-    """Takes snapshots at every scrape."""
+    """Collects the metrics of all flows at every scrape."""
 
     def __init__(self, snapshots: Snapshots, reloads: ReloadMetrics) -> None:
         self._snapshots = snapshots

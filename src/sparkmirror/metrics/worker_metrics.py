@@ -29,7 +29,7 @@ class WorkerMetrics:
 
 
 class WorkerCollector(Collector):
-    """Takes metrics at every scrape."""
+    """Collects the worker's metrics at every scrape."""
 
     def __init__(self, metrics: Callable[[], WorkerMetrics]) -> None:
         self._metrics = metrics

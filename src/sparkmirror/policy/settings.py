@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which policy and filters a flow has, and what they are configured with."""
+"""Settings of a flow's replication policy and filters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sparkmirror.policy.class_loading import ClassAllowlist
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationPolicySettings:
-    """How topics are named; all that a program needs that copies none."""
+    """How remote topics are named; sufficient for a program that copies nothing."""
 
     replication_policy_class: str
     separator: str

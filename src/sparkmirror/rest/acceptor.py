@@ -22,22 +22,22 @@ from sparkmirror.rest.throttled_log import ThrottledLog, loggable
 
 log = logging.getLogger(__name__)
 
-_LOOK_SECONDS = 0.5
-_PAUSE_SECONDS = 0.1  # when the system has no descriptor for a connection
+_CHECK_SECONDS = 0.5
+_PAUSE_SECONDS = 0.1  # after a failed accept, for example without free file descriptors
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """Limits of number and time for connections."""
+    """The maximum number of connections, and their timeouts."""
 
     connections: int = 256
-    idle_seconds: float = 10.0  # for a handshake, the head of a request, the next request
-    request_seconds: float = 120.0  # for a body, its answer and the reading of it
+    idle_seconds: float = 10.0  # for the handshake, the headers, the next request
+    request_seconds: float = 120.0  # until the client has read the response
 
 
 @dataclass(frozen=True, slots=True)
 class BoundListener:
-    """A bound address; `tls` gives the context for each https connection, None for http."""
+    """A bound socket; `tls` returns the context for each https connection, None for http."""
 
     socket: socket.socket
     tls: Callable[[], ssl.SSLContext] | None = None
@@ -48,11 +48,11 @@ class _HttpConnection:
     """One connection, as of the last `update`."""
 
     address: str
-    idle_since: float  # when it was last seen busy, or came in
-    request_started: float = 0.0  # its request
-    protocol: H11Protocol | None = None  # None: still in its handshake
-    task: asyncio.Task[None] | None = None  # of that handshake, while it lasts
-    cycle: RequestResponseCycle | None = None  # its last request
+    idle_since: float  # when it was last busy, or was accepted
+    request_started: float = 0.0
+    protocol: H11Protocol | None = None  # None: during the handshake
+    task: asyncio.Task[None] | None = None  # the handshake, until it ends
+    cycle: RequestResponseCycle | None = None  # the last request
 
     @property
     def is_busy(self) -> bool:
@@ -68,7 +68,7 @@ class _HttpConnection:
         return self.protocol not in self.protocol.connections
 
     def update(self, now: float) -> None:
-        """Record what has happened since the last call."""
+        """Update the times from the state of the protocol."""
         if self.protocol is None:
             return
         if self.protocol.cycle is not self.cycle:
@@ -98,8 +98,8 @@ class HttpAcceptor:
         self._limits = limits
         self._connections: set[_HttpConnection] = set()
         self._tasks: list[asyncio.Task[None]] = []
-        self._crowded = ThrottledLog(log)
-        self._failed = ThrottledLog(log)
+        self._limit_log = ThrottledLog(log)
+        self._handshake_log = ThrottledLog(log)
 
     def start(self) -> None:
         for one in self._listening:
@@ -108,11 +108,11 @@ class HttpAcceptor:
         self._tasks.append(asyncio.create_task(self._close_expired()))
 
     async def stop(self) -> None:
-        """Accept no more connections; ends handshakes, not requests."""
-        shaking = [one.task for one in self._connections if one.protocol is None and one.task]
-        for task in (*self._tasks, *shaking):
+        """Accept no more connections; cancels handshakes, not requests."""
+        handshakes = [one.task for one in self._connections if one.protocol is None and one.task]
+        for task in (*self._tasks, *handshakes):
             task.cancel()
-        await asyncio.gather(*self._tasks, *shaking, return_exceptions=True)
+        await asyncio.gather(*self._tasks, *handshakes, return_exceptions=True)
 
     async def _accept(self, listening: BoundListener) -> None:
         loop = asyncio.get_running_loop()
@@ -122,7 +122,7 @@ class HttpAcceptor:
             except ConnectionError:
                 continue  # the client has closed it already
             except OSError as error:
-                self._crowded.warn(f"A REST connection cannot be accepted: {error}.")
+                self._limit_log.warn(f"Cannot accept a REST connection: {error}.")
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
             if not self._make_room():
@@ -147,9 +147,9 @@ class HttpAcceptor:
             )
         except ConnectionResetError:
             pass  # port scans and health checks connect and close
-        except OSError as error:  # ssl.SSLError and time-outs are such, too
+        except OSError as error:  # also ssl.SSLError and TimeoutError
             reason = getattr(error, "reason", None) or str(error) or type(error).__name__
-            self._failed.warn(
+            self._handshake_log.warn(
                 f"A REST connection from {accepted.address} failed before its first request: "
                 f"{loggable(str(reason))}."
             )
@@ -164,14 +164,14 @@ class HttpAcceptor:
             return True
         idle = [one for one in self._connections if not one.is_busy]
         if not idle:
-            self._crowded.warn(
-                f"A REST connection was refused: {len(self._connections)} requests are under way."
+            self._limit_log.warn(
+                f"Rejected a REST connection: {len(self._connections)} requests are in progress."
             )
             return False
         longest = min(idle, key=lambda one: one.idle_since)
-        self._crowded.warn(
-            f"There are {len(self._connections)} REST connections: the one from {longest.address}, "
-            f"idle for {now - longest.idle_since:.1f} s, is closed."
+        self._limit_log.warn(
+            f"At the limit of {len(self._connections)} REST connections: closing the one from "
+            f"{longest.address}, idle for {now - longest.idle_since:.1f} s."
         )
         self._evict(longest)
         return True
@@ -179,7 +179,7 @@ class HttpAcceptor:
     async def _close_expired(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_CHECK_SECONDS)
             now = loop.time()
             self._update_connections(now)
             for one in list(self._connections):
@@ -205,12 +205,12 @@ def _is_sending(transport: asyncio.Transport) -> bool:
     """Whether the client has not read all of the response yet."""
     try:
         return transport.get_write_buffer_size() > 0
-    except AttributeError:  # asyncio's TLS that was closed twice has no buffer any more
+    except AttributeError:  # a TLS transport of asyncio that was closed twice has no buffer
         return False
 
 
 async def _wait_for_first_byte(connection: socket.socket) -> bool:
-    """Wait for the first byte before a TLS connection takes its 256 KiB; False at the end."""
+    """Wait for the first byte before TLS allocates its 256 KiB; False if the client has closed."""
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
     loop.add_reader(connection, ready.set)
@@ -224,10 +224,10 @@ async def _wait_for_first_byte(connection: socket.socket) -> bool:
 def _handshake_done(
     accepted: _HttpConnection, connection: socket.socket, _task: asyncio.Task[None]
 ) -> None:
-    """The handshake has ended or was cancelled.
+    """Close the socket if the handshake has failed.
 
-    Clears the reference from the connection to its task: the cycle would keep the TLS connection
-    alive until the next garbage collection.
+    Also clears the reference to the task: the reference cycle would keep the TLS connection alive
+    until the next garbage collection.
     """
     accepted.task = None
     if accepted.protocol is None:

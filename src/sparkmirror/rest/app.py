@@ -11,7 +11,7 @@ from fastapi import Depends, FastAPI
 from sparkmirror import __version__
 from sparkmirror.config.worker_settings import RestSettings
 from sparkmirror.connect.api import ConnectApi
-from sparkmirror.rest import connectors, internal, loggers, offsets, plugins, root
+from sparkmirror.rest import connectors, offsets, worker
 from sparkmirror.rest.acceptor import ConnectionLimits
 from sparkmirror.rest.basic_auth import BasicAuth
 from sparkmirror.rest.cors import CorsPolicy
@@ -27,7 +27,7 @@ from sparkmirror.security.settings import TlsSettings
 
 @dataclass(frozen=True, slots=True)
 class AppOptions:
-    """What an application serves."""
+    """Options of an application."""
 
     has_connectors: bool = True  # everything except /admin
     has_admin: bool = True
@@ -38,11 +38,11 @@ class AppOptions:
     request_limits: RequestLimits = field(default_factory=RequestLimits)
     connection_limits: ConnectionLimits = field(default_factory=ConnectionLimits)
     auth: BasicAuth | None = None  # None: no authentication
-    worker_tls: TlsSettings = field(default_factory=TlsSettings)  # of requests to other workers
+    worker_tls: TlsSettings = field(default_factory=TlsSettings)  # for requests to other workers
 
     @classmethod
     def from_settings(cls, rest: RestSettings, tracking: TopicTrackingPolicy) -> Self:
-        """ConfigError if response.http.headers.config is wrong."""
+        """Create options; ConfigError if response.http.headers.config is invalid."""
         return cls(
             has_admin=rest.admin_listeners is None,
             tracking=tracking,
@@ -54,13 +54,12 @@ class AppOptions:
 
 
 def create_app(api: ConnectApi, options: AppOptions | None = None) -> FastAPI:
-    """Build the application."""
     wanted = options or AppOptions()
     app = FastAPI(
         title="sparkmirror",
         summary="Kafka Connect's REST API for MirrorMaker 2's connectors on Spark.",
         version=__version__,
-        docs_url=None,  # their pages load scripts from other sites
+        docs_url=None,  # these pages load scripts from other sites
         redoc_url=None,
         redirect_slashes=False,
     )
@@ -68,22 +67,28 @@ def create_app(api: ConnectApi, options: AppOptions | None = None) -> FastAPI:
     app.state.tracking = wanted.tracking
     every = [Depends(require_json)]
     if wanted.has_connectors:
-        for one in (root, connectors, offsets, plugins, internal):
-            app.include_router(one.router, dependencies=every)
+        for router in (
+            worker.root_router,
+            connectors.router,
+            offsets.router,
+            worker.plugins_router,
+            connectors.internal_router,
+        ):
+            app.include_router(router, dependencies=every)
     if wanted.has_admin:
-        app.include_router(loggers.router, dependencies=every)
+        app.include_router(worker.loggers_router, dependencies=every)
     add_error_handlers(app)
-    unproven = None
+    signed_bodies = None
     if wanted.auth is not None:
-        unproven = SignedBodyReader(
+        signed_bodies = SignedBodyReader(
             wanted.connection_limits.idle_seconds, wanted.request_limits.body_bytes
         )
     app.add_middleware(
         RequestMiddleware,
         cross_origin=wanted.cross_origin,
         rules=wanted.headers,
-        own_names=wanted.allowed_hosts,
+        allowed_hosts=wanted.allowed_hosts,
         auth=wanted.auth,
-        unproven=unproven,
+        signed_bodies=signed_bodies,
     )
     return app

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Basic authentication of the REST API, as Connect's BasicAuthSecurityRestExtension does it.
+"""Basic authentication of the REST API, as in Connect's BasicAuthSecurityRestExtension.
 
-It covers every path, also those that do not exist. Requests between workers are exempt: they carry
-a signature with the group's key instead of a password.
+It covers all paths, also those that do not exist. Requests between workers are exempt: they are
+signed with the group's key instead.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class UserCredentials:
 
     def __init__(self, users: Mapping[str, Secret]) -> None:
         self._salt = secrets.token_bytes(32)
-        self._digests = {name: self._digest(word.reveal()) for name, word in users.items()}
+        self._digests = {name: self._digest(secret.reveal()) for name, secret in users.items()}
         self._unknown = secrets.token_bytes(32)
 
     def verify(self, name: str, password: Secret) -> bool:
-        """Whether it is the user's password; takes the same time for an unknown user."""
+        """Whether the password is correct; takes the same time for an unknown user."""
         given = self._digest(password.reveal())
         return hmac.compare_digest(given, self._digests.get(name, self._unknown))
 
@@ -56,29 +56,29 @@ class BasicAuth:
     """Authenticates requests; shared by all applications of a server."""
 
     def __init__(self, users: Mapping[str, Secret]) -> None:
-        self._logins = UserCredentials(users)
-        self._attempts = ThrottledLog(log)
+        self._credentials = UserCredentials(users)
+        self._rejected_log = ThrottledLog(log)
 
     def set_users(self, users: Mapping[str, Secret]) -> None:
         """Replace the users, from the next request on."""
-        self._logins = UserCredentials(users)
+        self._credentials = UserCredentials(users)
 
     def challenge(
         self, method: str, path: str | None, headers: Headers, client: str
     ) -> JSONResponse | None:
-        """The 401 response for a request that is not authenticated; `path` None: not decodable."""
+        """Return a 401 response, or None if the request is allowed; `path` None: not UTF-8."""
         if path is not None and is_internal_request(method, path, headers):
             return None
         sent = headers.get("authorization")
         found = None if sent is None else parse_authorization(sent)
-        if found is not None and self._logins.verify(*found):
+        if found is not None and self._credentials.verify(*found):
             return None
         if sent is not None:  # the first request of a browser has none
             who = "without a name and password" if found is None else f"as {loggable(found[0])}"
-            self._attempts.warn(f"A REST request from {client} {who} was refused.")
-        answer = error_response(401, "User cannot access the resource.")
-        answer.headers["WWW-Authenticate"] = 'Basic realm="connect", charset="UTF-8"'
-        return close_if_body_unread(answer, headers)
+            self._rejected_log.warn(f"A REST request from {client} {who} was refused.")
+        response = error_response(401, "User cannot access the resource.")
+        response.headers["WWW-Authenticate"] = 'Basic realm="connect", charset="UTF-8"'
+        return close_if_body_unread(response, headers)
 
 
 def is_internal_request(method: str, path: str, headers: Headers) -> bool:
@@ -92,7 +92,7 @@ def is_internal_request(method: str, path: str, headers: Headers) -> bool:
 
 
 def parse_authorization(header: str) -> tuple[str, Secret] | None:
-    """Name and password as Connect parses them; None if the header has none."""
+    """Return name and password as Connect parses them; None if the header has none."""
     scheme, _, rest = header.partition(" ")
     if scheme.lower() != _SCHEME:
         return None

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`/connectors`, except offsets and topics."""
+"""`/connectors`, except offsets and topics.
+
+`internal_router` has the requests of workers to their leader, which are signed and not documented.
+"""
 
 from __future__ import annotations
 
@@ -9,45 +12,46 @@ from http import HTTPStatus
 from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse, Response
+from starlette.datastructures import Headers
 
 from sparkmirror.config.keys.secret_keys import restore_secrets
-from sparkmirror.connect.api import ApiError, ConnectApi, ConnectorInfo
+from sparkmirror.connect.api import ApiError, ConnectApi, ConnectorInfo, SignedBody
 from sparkmirror.model import HIDDEN
 from sparkmirror.rest import entities
 from sparkmirror.rest.dispatch import (
+    FORWARDED,
     BooleanParam,
     ConnectorParam,
-    DispatcherParam,
-    ForwardParam,
+    RestCallParam,
     TaskIdParam,
-    base_url,
     empty_response,
     parse_task_id,
-    query_flag,
 )
 from sparkmirror.rest.openapi import body_schema, config_schema, error_responses
-from sparkmirror.rest.request_bodies import parse_create_request, parse_string_map
+from sparkmirror.rest.request_bodies import (
+    parse_create_request,
+    parse_string_map,
+    parse_string_maps,
+)
 
 log = logging.getLogger(__name__)
-router = APIRouter(tags=["connectors"])
+router = APIRouter(prefix="/connectors", tags=["connectors"])
+internal_router = APIRouter(prefix="/connectors", include_in_schema=False)
 
 Texts = Mapping[str, str | None]
 
 
-@router.get("/connectors", response_model=entities.Connectors, responses=error_responses())
+@router.get("", response_model=entities.Connectors, responses=error_responses())
 async def list_connectors(
-    request: Request,
-    dispatcher: DispatcherParam,
+    call: RestCallParam,
     expand: Annotated[list[str] | None, Query(description="status, info, or both")] = None,
 ) -> Response:
     """List connectors; `expand` adds their status or configuration."""
-    return await dispatcher.run(request, _list_connectors, expand)
-
-
-def _list_connectors(api: ConnectApi, expand: list[str] | None) -> Response:
-    return JSONResponse(api.connectors() if expand is None else _expanded(api, expand))
+    return await call.json(
+        lambda api: api.connectors() if expand is None else _expanded(api, expand)
+    )
 
 
 def _expanded(api: ConnectApi, parts: list[str]) -> dict[str, Any]:
@@ -72,289 +76,227 @@ def _parts(api: ConnectApi, name: str, parts: list[str]) -> dict[str, Any]:
 
 
 @router.post(
-    "/connectors",
+    "",
     status_code=201,
     response_model=entities.ConnectorInfo,
     responses=error_responses(400, 409, 413, 415),
     openapi_extra=body_schema(entities.CreateConnectorRequest),
+    dependencies=FORWARDED,
 )
-async def create_connector(
-    request: Request, dispatcher: DispatcherParam, forward: ForwardParam = None
-) -> Response:
+async def create_connector(call: RestCallParam) -> Response:
     """Create a connector."""
-    del forward  # read by the dispatcher; declared for the OpenAPI document
-    return await dispatcher.run_with_body(request, _create_connector, base_url(request))
+
+    def create(api: ConnectApi, body: bytes) -> Response:
+        wanted = parse_create_request(body)
+        config = _named(wanted.name, wanted.config)
+        return _created(call.base_url, api.create(wanted.name, config, wanted.initial_state))
+
+    return await call.with_body(create)
 
 
-def _create_connector(api: ConnectApi, body: bytes, base: str) -> Response:
-    asked = parse_create_request(body)
-    config = _named(asked.name, asked.config)
-    return _created(base, api.create(asked.name, config, asked.initial_state))
-
-
-@router.get(
-    "/connectors/{connector}", response_model=entities.ConnectorInfo, responses=error_responses(404)
-)
-async def get_connector(
-    request: Request, dispatcher: DispatcherParam, connector: ConnectorParam
-) -> Response:
+@router.get("/{connector}", response_model=entities.ConnectorInfo, responses=error_responses(404))
+async def get_connector(call: RestCallParam, connector: ConnectorParam) -> Response:
     """Get the configuration and tasks of a connector."""
-    return await dispatcher.run(request, _get_connector, connector)
+    return await call.json(lambda api: entities.info_json(api.info(connector)))
 
 
-def _get_connector(api: ConnectApi, connector: str) -> Response:
-    return JSONResponse(entities.info_json(api.info(connector)))
-
-
-@router.get(
-    "/connectors/{connector}/config", response_model=entities.Config, responses=error_responses(404)
-)
-async def get_config(
-    request: Request, dispatcher: DispatcherParam, connector: ConnectorParam
-) -> Response:
+@router.get("/{connector}/config", response_model=entities.Config, responses=error_responses(404))
+async def get_config(call: RestCallParam, connector: ConnectorParam) -> Response:
     """Get the configuration of a connector."""
-    return await dispatcher.run(request, _get_config, connector)
-
-
-def _get_config(api: ConnectApi, connector: str) -> Response:
-    return JSONResponse(entities.info_json(api.info(connector))["config"])
+    return await call.json(lambda api: entities.info_json(api.info(connector))["config"])
 
 
 @router.put(
-    "/connectors/{connector}/config",
+    "/{connector}/config",
     response_model=entities.ConnectorInfo,
     responses={201: {"model": entities.ConnectorInfo}, **error_responses(400, 409, 413, 415)},
     openapi_extra=config_schema(),
+    dependencies=FORWARDED,
 )
-async def put_config(
-    request: Request,
-    dispatcher: DispatcherParam,
-    connector: ConnectorParam,
-    forward: ForwardParam = None,
-) -> Response:
+async def put_config(call: RestCallParam, connector: ConnectorParam) -> Response:
     """Create a connector, or replace its configuration."""
-    del forward
-    return await dispatcher.run_with_body(request, _put_config, connector, base_url(request))
 
+    def put(api: ConnectApi, body: bytes) -> Response:
+        config = _named(connector, parse_string_map(body))
+        info, is_new = api.put_config(connector, with_stored_secrets(api, connector, config))
+        return _created(call.base_url, info) if is_new else JSONResponse(entities.info_json(info))
 
-def _put_config(api: ConnectApi, body: bytes, connector: str, base: str) -> Response:
-    config = _named(connector, parse_string_map(body))
-    info, is_new = api.put_config(connector, with_stored_secrets(api, connector, config))
-    return _created(base, info) if is_new else JSONResponse(entities.info_json(info))
+    return await call.with_body(put)
 
 
 @router.patch(
-    "/connectors/{connector}/config",
+    "/{connector}/config",
     response_model=entities.ConnectorInfo,
     responses=error_responses(400, 404, 409, 413, 415),
     openapi_extra=config_schema(),
+    dependencies=FORWARDED,
 )
-async def patch_config(
-    request: Request,
-    dispatcher: DispatcherParam,
-    connector: ConnectorParam,
-    forward: ForwardParam = None,
-) -> Response:
+async def patch_config(call: RestCallParam, connector: ConnectorParam) -> Response:
     """Change keys of a configuration; null removes a key."""
-    del forward
-    return await dispatcher.run_with_body(request, _patch_config, connector)
 
+    def patch(api: ConnectApi, body: bytes) -> Response:
+        changes = parse_string_map(body)
+        if "name" in changes:
+            _named(connector, changes)
+        info = api.patch_config(connector, with_stored_secrets(api, connector, changes))
+        return JSONResponse(entities.info_json(info))
 
-def _patch_config(api: ConnectApi, body: bytes, connector: str) -> Response:
-    changes = parse_string_map(body)
-    if "name" in changes:
-        _named(connector, changes)
-    info = api.patch_config(connector, with_stored_secrets(api, connector, changes))
-    return JSONResponse(entities.info_json(info))
+    return await call.with_body(patch)
 
 
 @router.delete(
-    "/connectors/{connector}",
+    "/{connector}",
     status_code=204,
     response_class=Response,
     responses=error_responses(404, 409),
+    dependencies=FORWARDED,
 )
-async def delete_connector(
-    request: Request,
-    dispatcher: DispatcherParam,
-    connector: ConnectorParam,
-    forward: ForwardParam = None,
-) -> Response:
+async def delete_connector(call: RestCallParam, connector: ConnectorParam) -> Response:
     """Delete a connector; its offsets stay."""
-    del forward
-    return await dispatcher.run(request, _delete_connector, connector)
-
-
-def _delete_connector(api: ConnectApi, connector: str) -> Response:
-    api.delete(connector)
-    return empty_response(HTTPStatus.NO_CONTENT)
+    return await call.empty(HTTPStatus.NO_CONTENT, lambda api: api.delete(connector))
 
 
 @router.get(
-    "/connectors/{connector}/status",
+    "/{connector}/status",
     response_model=entities.ConnectorStateInfo,
     responses=error_responses(404),
 )
-async def get_status(
-    request: Request, dispatcher: DispatcherParam, connector: ConnectorParam
-) -> Response:
+async def get_status(call: RestCallParam, connector: ConnectorParam) -> Response:
     """Get the state of a connector and its tasks."""
-    return await dispatcher.run(request, _get_status, connector)
-
-
-def _get_status(api: ConnectApi, connector: str) -> Response:
-    return JSONResponse(entities.status_json(api.status(connector)))
+    return await call.json(lambda api: entities.status_json(api.status(connector)))
 
 
 @router.get(
-    "/connectors/{connector}/tasks",
-    response_model=list[entities.TaskInfo],
-    responses=error_responses(404),
+    "/{connector}/tasks", response_model=list[entities.TaskInfo], responses=error_responses(404)
 )
-async def get_tasks(
-    request: Request, dispatcher: DispatcherParam, connector: ConnectorParam
-) -> Response:
+async def get_tasks(call: RestCallParam, connector: ConnectorParam) -> Response:
     """Get the configurations of the tasks of a connector."""
-    return await dispatcher.run(request, _get_tasks, connector)
-
-
-def _get_tasks(api: ConnectApi, connector: str) -> Response:
-    return JSONResponse(entities.task_configs_json(connector, api.task_configs(connector)))
+    return await call.json(
+        lambda api: entities.task_configs_json(connector, api.task_configs(connector))
+    )
 
 
 @router.get(
-    "/connectors/{connector}/tasks/{task}/status",
+    "/{connector}/tasks/{task}/status",
     response_model=entities.TaskState,
     responses=error_responses(404),
 )
 async def get_task_status(
-    request: Request, dispatcher: DispatcherParam, connector: ConnectorParam, task: TaskIdParam
+    call: RestCallParam, connector: ConnectorParam, task: TaskIdParam
 ) -> Response:
     """Get the state of a task."""
-    return await dispatcher.run(request, _get_task_status, connector, parse_task_id(task))
-
-
-def _get_task_status(api: ConnectApi, connector: str, task: int) -> Response:
-    return JSONResponse(entities.task_json(task, api.task_status(connector, task)))
-
-
-@router.post(
-    "/connectors/{connector}/tasks/{task}/restart",
-    status_code=204,
-    response_class=Response,
-    responses=error_responses(404, 409),
-)
-async def restart_task(
-    request: Request,
-    dispatcher: DispatcherParam,
-    connector: ConnectorParam,
-    task: TaskIdParam,
-    forward: ForwardParam = None,
-) -> Response:
-    """Restart a task."""
-    del forward
-    return await dispatcher.run(request, _restart_task, connector, parse_task_id(task))
-
-
-def _restart_task(api: ConnectApi, connector: str, task: int) -> Response:
-    api.restart_task(connector, task)
-    return empty_response(HTTPStatus.NO_CONTENT)
-
-
-@router.post(
-    "/connectors/{connector}/restart",
-    status_code=204,
-    response_class=Response,
-    responses={202: {"model": entities.ConnectorStateInfo}, **error_responses(404, 409)},
-)
-async def restart(
-    request: Request,
-    dispatcher: DispatcherParam,
-    connector: ConnectorParam,
-    includeTasks: BooleanParam = None,  # noqa: N803 - Connect's name
-    onlyFailed: BooleanParam = None,  # noqa: N803 - Connect's name
-    forward: ForwardParam = None,
-) -> Response:
-    """Restart a connector; `includeTasks` with its tasks, `onlyFailed` only what has failed."""
-    del includeTasks, onlyFailed, forward
-    return await dispatcher.run(
-        request,
-        _restart,
-        connector,
-        include_tasks=query_flag(request, "includeTasks"),
-        only_failed=query_flag(request, "onlyFailed"),
+    number = parse_task_id(task)
+    return await call.json(
+        lambda api: entities.task_json(number, api.task_status(connector, number))
     )
 
 
-def _restart(
-    api: ConnectApi, connector: str, *, include_tasks: bool, only_failed: bool
-) -> Response:
-    found = api.restart(connector, include_tasks=include_tasks, only_failed=only_failed)
-    if found is None:
-        return empty_response(HTTPStatus.NO_CONTENT)
-    return JSONResponse(entities.status_json(found), HTTPStatus.ACCEPTED)
-
-
-@router.put(
-    "/connectors/{connector}/pause",
-    status_code=202,
-    response_class=Response,
-    responses=error_responses(404),
-)
-async def pause(
-    request: Request, dispatcher: DispatcherParam, connector: ConnectorParam
-) -> Response:
-    """Pause a connector and its tasks."""
-    return await dispatcher.run(request, _pause, connector)
-
-
-def _pause(api: ConnectApi, connector: str) -> Response:
-    api.pause(connector)
-    return empty_response(HTTPStatus.ACCEPTED)
-
-
-@router.put(
-    "/connectors/{connector}/resume",
-    status_code=202,
-    response_class=Response,
-    responses=error_responses(404),
-)
-async def resume(
-    request: Request, dispatcher: DispatcherParam, connector: ConnectorParam
-) -> Response:
-    """Resume a connector that was paused or stopped."""
-    return await dispatcher.run(request, _resume, connector)
-
-
-def _resume(api: ConnectApi, connector: str) -> Response:
-    api.resume(connector)
-    return empty_response(HTTPStatus.ACCEPTED)
-
-
-@router.put(
-    "/connectors/{connector}/stop",
+@router.post(
+    "/{connector}/tasks/{task}/restart",
     status_code=204,
     response_class=Response,
     responses=error_responses(404, 409),
+    dependencies=FORWARDED,
 )
-async def stop(
-    request: Request,
-    dispatcher: DispatcherParam,
-    connector: ConnectorParam,
-    forward: ForwardParam = None,
+async def restart_task(
+    call: RestCallParam, connector: ConnectorParam, task: TaskIdParam
 ) -> Response:
+    """Restart a task."""
+    number = parse_task_id(task)
+    return await call.empty(HTTPStatus.NO_CONTENT, lambda api: api.restart_task(connector, number))
+
+
+@router.post(
+    "/{connector}/restart",
+    status_code=204,
+    response_class=Response,
+    responses={202: {"model": entities.ConnectorStateInfo}, **error_responses(404, 409)},
+    dependencies=FORWARDED,
+)
+async def restart(
+    call: RestCallParam,
+    connector: ConnectorParam,
+    includeTasks: BooleanParam = None,  # noqa: ARG001, N803 - Connect's name
+    onlyFailed: BooleanParam = None,  # noqa: ARG001, N803 - Connect's name
+) -> Response:
+    """Restart a connector; `includeTasks` with its tasks, `onlyFailed` only what has failed."""
+    include_tasks, only_failed = call.query_flag("includeTasks"), call.query_flag("onlyFailed")
+
+    def run(api: ConnectApi) -> Response:
+        status = api.restart(connector, include_tasks=include_tasks, only_failed=only_failed)
+        if status is None:
+            return empty_response(HTTPStatus.NO_CONTENT)
+        return JSONResponse(entities.status_json(status), HTTPStatus.ACCEPTED)
+
+    return await call.run(run)
+
+
+@router.put(
+    "/{connector}/pause",
+    status_code=202,
+    response_class=Response,
+    responses=error_responses(404),
+)
+async def pause(call: RestCallParam, connector: ConnectorParam) -> Response:
+    """Pause a connector and its tasks."""
+    return await call.empty(HTTPStatus.ACCEPTED, lambda api: api.pause(connector))
+
+
+@router.put(
+    "/{connector}/resume",
+    status_code=202,
+    response_class=Response,
+    responses=error_responses(404),
+)
+async def resume(call: RestCallParam, connector: ConnectorParam) -> Response:
+    """Resume a connector that was paused or stopped."""
+    return await call.empty(HTTPStatus.ACCEPTED, lambda api: api.resume(connector))
+
+
+@router.put(
+    "/{connector}/stop",
+    status_code=204,
+    response_class=Response,
+    responses=error_responses(404, 409),
+    dependencies=FORWARDED,
+)
+async def stop(call: RestCallParam, connector: ConnectorParam) -> Response:
     """Stop a connector and remove its tasks; its offsets can then be altered."""
-    del forward
-    return await dispatcher.run(request, _stop, connector)
+    return await call.empty(HTTPStatus.NO_CONTENT, lambda api: api.stop(connector))
 
 
-def _stop(api: ConnectApi, connector: str) -> Response:
-    api.stop(connector)
-    return empty_response(HTTPStatus.NO_CONTENT)
+@internal_router.post("/{connector}/tasks")
+async def put_task_configs(call: RestCallParam, connector: ConnectorParam) -> Response:
+    """Publish the tasks of a connector; sent by the worker that runs it."""
+
+    def put(api: ConnectApi, body: bytes) -> Response:
+        api.put_tasks(connector, _signed(body, call.request.headers), parse_string_maps)
+        return empty_response(HTTPStatus.NO_CONTENT)
+
+    return await call.with_raw_body(put)
+
+
+@internal_router.put("/{connector}/fence")
+async def fence_zombies(call: RestCallParam, connector: ConnectorParam) -> Response:
+    """Fence the earlier writers of a connector."""
+
+    def fence(api: ConnectApi, body: bytes) -> Response:
+        api.fence(connector, _signed(body, call.request.headers))
+        return empty_response(HTTPStatus.NO_CONTENT)
+
+    return await call.with_raw_body(fence)
+
+
+def _signed(body: bytes, headers: Headers) -> SignedBody:
+    return SignedBody(
+        body,
+        headers.get("x-connect-authorization"),
+        headers.get("x-connect-request-signature-algorithm"),
+    )
 
 
 def _named(name: str, config: Texts) -> dict[str, str | None]:
-    """The configuration with its name; ApiError 400 if it has another one."""
+    """Return the configuration with its name; ApiError 400 if it has another one."""
     inside = config.get("name")
     if inside is not None and inside != name:
         raise ApiError(
@@ -379,5 +321,5 @@ def with_stored_secrets(api: ConnectApi, name: str, config: Texts) -> Texts:
 
 
 def _created(base: str, info: ConnectorInfo) -> Response:
-    where = f"{base}/connectors/{quote(info.name, safe='')}"
-    return JSONResponse(entities.info_json(info), HTTPStatus.CREATED, headers={"Location": where})
+    url = f"{base}/connectors/{quote(info.name, safe='')}"
+    return JSONResponse(entities.info_json(info), HTTPStatus.CREATED, headers={"Location": url})

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CORS: the origins that the worker's file lists may use the API from a browser.
+"""CORS headers for the origins that the worker's file allows.
 
-The rules are those of Connect's server: an origin is exact, `*`, or contains a `*`. The response to
-another origin has no CORS headers.
+The rules are those of Connect's server: an origin is exact, `*`, or contains a `*`. Responses to
+other origins have no CORS headers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from starlette.datastructures import Headers, MutableHeaders
 _METHODS = "GET,POST,HEAD"
 _HEADERS = "X-Requested-With,Content-Type,Accept,Origin"
 _SECONDS = "1800"
-_LONGEST_ORIGIN = 1024  # matching several * takes quadratic time
+_MAX_ORIGIN_LENGTH = 1024  # matching several * takes quadratic time
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class CorsPolicy:
 
     @classmethod
     def parse(cls, origins: str, methods: str) -> Self | None:
-        """From the two keys of a worker's file; None if no origin is listed."""
+        """Parse the two keys of a worker's file; None if no origin is allowed."""
         listed = _items(origins)
         if not listed:
             return None
@@ -46,7 +46,7 @@ class CorsPolicy:
         )
 
     def add_headers(self, headers: MutableHeaders, method: str, asked: Headers) -> None:
-        """Add CORS headers to a response, for an origin that is listed."""
+        """Add CORS headers to a response if its origin is allowed."""
         origin = asked.get("origin")
         headers.add_vary_header("Origin")
         if origin is None or not self.allows(origin):
@@ -62,8 +62,7 @@ class CorsPolicy:
             headers["Access-Control-Max-Age"] = _SECONDS
 
     def allows(self, origin: str | None) -> bool:
-        """Whether an origin is listed."""
-        if origin is None or len(origin) > _LONGEST_ORIGIN:
+        if origin is None or len(origin) > _MAX_ORIGIN_LENGTH:
             return False
         return any(one.fullmatch(origin) for one in self.origins)
 

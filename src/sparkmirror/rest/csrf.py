@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Protects against DNS rebinding and cross-site requests from web pages.
 
-DNS rebinding: a page can make its own host name resolve to 127.0.0.1 and read our responses. So a
-port that is bound to loopback answers only to names of this machine in `Host`.
+DNS rebinding: a page can make its own host name resolve to 127.0.0.1 and read the responses. So a
+port that is bound to loopback accepts only names of this machine in `Host`.
 
-Cross-site requests: a browser sends a POST without a body for any page, without a preflight, and
-names the page in `Origin`. So only our own origin and those that the file lists may change
+Cross-site requests: for any page, a browser sends a POST without a body and without a preflight,
+with the page in `Origin`. So only the worker's own origin and those in the file may change
 anything. Clients other than browsers send no `Origin` and are not affected.
 """
 
@@ -28,9 +28,9 @@ _CHANGES_NOTHING = ("GET", "HEAD", "OPTIONS")
 
 @dataclass(frozen=True, slots=True)
 class AllowedHosts:
-    """The `Host` names that ports on loopback accept, beside loopback's own.
+    """The `Host` names that ports on loopback accept, besides those of loopback.
 
-    Ports that other machines reach accept any name: a proxy or DNS may have given it.
+    Ports that other machines reach accept any name: a proxy or DNS may define it.
     """
 
     names: frozenset[str] = frozenset()
@@ -38,7 +38,6 @@ class AllowedHosts:
 
     @classmethod
     def from_settings(cls, rest: RestSettings, bound: Iterable[tuple[str, int]]) -> Self:
-        """From the file and the bound addresses."""
         hosts = (one.host for one in (*rest.listeners, *(rest.admin_listeners or ())))
         names = map(_name, filter(None, (*hosts, rest.advertised_host)))
         return cls(frozenset(names), frozenset(port for host, port in bound if is_loopback(host)))
@@ -54,7 +53,7 @@ class AllowedHosts:
 def rejection_reason(
     scope: Scope, headers: Headers, own: AllowedHosts, cross_origin: CorsPolicy | None
 ) -> str | None:
-    """Why a request is rejected, and the setting that allows it; None if it is not."""
+    """Return why a request is rejected, and the setting that allows it; None if it is safe."""
     host, origin = headers.get("host", ""), headers.get("origin")
     server = scope.get("server")
     if server is not None and not own.allows(host, server):
@@ -74,7 +73,7 @@ def rejection_reason(
 
 
 def _is_own(origin: str, scheme: str, host: str) -> bool:
-    """Whether it is the requested address, perhaps behind a proxy that ends TLS."""
+    """Whether the origin is the requested address, perhaps behind a proxy that terminates TLS."""
     return bool(host) and origin.lower() in (
         f"{scheme}://{host}".lower(),
         f"https://{host}".lower(),
@@ -82,7 +81,7 @@ def _is_own(origin: str, scheme: str, host: str) -> bool:
 
 
 def _name(host: str) -> str:
-    """The host without its port."""
+    """Return the host without its port."""
     try:
         return (urlsplit(f"//{host}").hostname or "").rstrip(".")
     except ValueError:  # unbalanced brackets

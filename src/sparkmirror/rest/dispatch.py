@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs request handlers on threads, within limits to size and time; forwards to other workers.
+"""Runs request handlers on threads, with limits of size and time; forwards to other workers.
 
-A handler is a function of the ConnectApi and the request's arguments. It blocks, so each call gets
-a thread. A call that takes too long is answered with an error without waiting for its thread.
-Health checks have threads of their own, or a busy worker would look dead.
+A handler is a function of the ConnectApi. It blocks, so each call gets a thread. A call that takes
+too long gets an error response, without waiting for its thread. Health checks have separate
+threads, or a busy worker would look dead.
 
 A request that changes something is dropped if its client has disconnected: a worker that was
-suspended must not carry out what the client has given up.
+suspended must not carry out requests that the client has given up.
 
-Parameters of paths and queries are read as Connect's server reads them: a boolean is true if it
-says "true" in any case, and false otherwise. A task id that is not a number is not found.
+Parameters of paths and queries are parsed as in Connect's server: a boolean is true if it is "true"
+in any case, and false otherwise. A task id that is not a number is not found.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
-from typing import Annotated, Concatenate, ParamSpec
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import anyio
@@ -46,15 +46,14 @@ from sparkmirror.security.settings import TlsSettings
 
 log = logging.getLogger(__name__)
 
-P = ParamSpec("P")
-Handler = Callable[Concatenate[ConnectApi, P], Response]
-BodyHandler = Callable[Concatenate[ConnectApi, bytes, P], Response]
+Handler = Callable[[ConnectApi], Response]
+BodyHandler = Callable[[ConnectApi, bytes], Response]
 
 _JSON = "application/json"
 _THREADS = 64
 _HEALTH_THREADS = 4
 _PAUSE_SECONDS = 0.25
-_HANG_UP_SECONDS = 0.005  # for the event loop to notice a closed connection
+_DISCONNECT_SECONDS = 0.005  # for the event loop to notice a closed connection
 _LARGEST_INT = (1 << 31) - 1
 _REFUSED = re.compile(r";\s*q=0(\.0*)?\s*(;|$)")
 _TASK = re.compile(r"[+-]?[0-9]{1,10}")
@@ -87,31 +86,25 @@ class Dispatcher:
         self._api = api
         self.worker_tls = peers or TlsSettings()  # may be replaced
         self._limits = limits
-        self._dropped = ThrottledLog(log)
+        self._dropped_log = ThrottledLog(log)
         self._threads = anyio.CapacityLimiter(_THREADS)
         self._health_threads = anyio.CapacityLimiter(_HEALTH_THREADS)
 
-    async def run(
-        self, request: Request, handler: Handler[P], *args: P.args, **kwargs: P.kwargs
-    ) -> Response:
+    async def run(self, request: Request, handler: Handler) -> Response:
         """Run a handler on a thread, or forward the request to the worker that it names."""
-        return await self._run(request, partial(handler, self._api, *args, **kwargs), b"")
+        return await self._run(request, partial(handler, self._api), b"")
 
-    async def run_with_body(
-        self, request: Request, handler: BodyHandler[P], *args: P.args, **kwargs: P.kwargs
-    ) -> Response:
-        """Run a handler that takes the request's body, which must say that it is JSON."""
+    async def run_with_body(self, request: Request, handler: BodyHandler) -> Response:
+        """Run a handler with the request's body, whose Content-Type must be JSON."""
         body = await self.read_body(request)
         if body and "content-type" not in request.headers:
             raise ApiError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "HTTP 415 Unsupported Media Type")
-        return await self._run(request, partial(handler, self._api, body, *args, **kwargs), body)
+        return await self._run(request, partial(handler, self._api, body), body)
 
-    async def run_with_raw_body(
-        self, request: Request, handler: BodyHandler[P], *args: P.args, **kwargs: P.kwargs
-    ) -> Response:
-        """Run a handler that takes the request's body, whatever it is."""
+    async def run_with_raw_body(self, request: Request, handler: BodyHandler) -> Response:
+        """Run a handler with the request's body, with or without a Content-Type."""
         body = await self.read_body(request)
-        return await self._run(request, partial(handler, self._api, body, *args, **kwargs), body)
+        return await self._run(request, partial(handler, self._api, body), body)
 
     async def _run(
         self, request: Request, handler: Callable[[], Response], body: bytes
@@ -126,7 +119,7 @@ class Dispatcher:
                 )
         except TimeoutError as error:
             stage = await run_sync(self._api.stage, limiter=self._health_threads)
-            log.warning(f"{request.method} {request.url.path} took too long. {stage}".strip())
+            log.warning(f"{request.method} {request.url.path} timed out. {stage}".strip())
             what = f"Request timed out. The worker is currently {stage}"
             raise ApiError(
                 HTTPStatus.INTERNAL_SERVER_ERROR, what if stage else "Request timed out"
@@ -164,7 +157,7 @@ class Dispatcher:
             ) from error
 
     async def health(self) -> Response:
-        """The worker's health; unhealthy if it does not answer in time."""
+        """Return the worker's health; unhealthy if it does not respond in time."""
         try:
             with anyio.fail_after(self._limits.health_seconds):
                 status, body = await run_sync(
@@ -179,34 +172,78 @@ class Dispatcher:
         return JSONResponse(dict(body), status)
 
     async def read_body(self, request: Request) -> bytes:
-        """The request's body; ApiError if it is too large or the client disconnects."""
-        most = self._limits.body_bytes
+        """Read the request's body; ApiError if it is too large or the client disconnects."""
+        max_bytes = self._limits.body_bytes
         declared = request.headers.get("content-length", "")
-        if declared.isdecimal() and int(declared) > most:
-            raise _too_large(most)
+        if declared.isdecimal() and int(declared) > max_bytes:
+            raise _too_large(max_bytes)
         body = bytearray()
         try:
             async for chunk in request.stream():
                 body += chunk
-                if len(body) > most:
-                    raise _too_large(most)
+                if len(body) > max_bytes:
+                    raise _too_large(max_bytes)
         except ClientDisconnect as error:
             raise self._client_disconnected(request) from error
         return bytes(body)
 
     def _client_disconnected(self, request: Request) -> ApiError:
         what = f"{request.method} {loggable(request.url.path)}"
-        self._dropped.warn(f"{what} is dropped: the client has disconnected.")
+        self._dropped_log.warn(f"{what} is dropped: the client has disconnected.")
         return ApiError(HTTPStatus.CONFLICT, "The client has disconnected")
 
 
-def get_dispatcher(request: Request) -> Dispatcher:
-    """The dispatcher of the application that serves a request."""
-    dispatcher: Dispatcher = request.app.state.dispatcher
-    return dispatcher
+class RestCall:
+    """A request and the dispatcher of its application; what a route needs to respond."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self._dispatcher: Dispatcher = request.app.state.dispatcher
+
+    @property
+    def base_url(self) -> str:
+        """The URL by which the client reached this worker, without a trailing slash."""
+        return base_url(self.request)
+
+    def query_flag(self, name: str, *, default: bool = False) -> bool:
+        """Return a boolean of the query; the first of several."""
+        found = self.request.query_params.getlist(name)
+        return found[0].lower() == "true" if found else default
+
+    async def run(self, handler: Handler) -> Response:
+        """Run a handler on a thread."""
+        return await self._dispatcher.run(self.request, handler)
+
+    async def json(self, query: Callable[[ConnectApi], Any]) -> Response:
+        """Run a query on a thread, and return its value as JSON."""
+        return await self.run(lambda api: JSONResponse(query(api)))
+
+    async def empty(self, status: int, command: Callable[[ConnectApi], None]) -> Response:
+        """Run a command on a thread, and return an empty response."""
+
+        def run(api: ConnectApi) -> Response:
+            command(api)
+            return empty_response(status)
+
+        return await self.run(run)
+
+    async def with_body(self, handler: BodyHandler) -> Response:
+        """Run a handler with the body, which must be JSON."""
+        return await self._dispatcher.run_with_body(self.request, handler)
+
+    async def with_raw_body(self, handler: BodyHandler) -> Response:
+        """Run a handler with the body of a signed request."""
+        return await self._dispatcher.run_with_raw_body(self.request, handler)
+
+    async def health(self) -> Response:
+        return await self._dispatcher.health()
 
 
-DispatcherParam = Annotated[Dispatcher, Depends(get_dispatcher)]
+async def _rest_call(request: Request) -> RestCall:
+    return RestCall(request)
+
+
+RestCallParam = Annotated[RestCall, Depends(_rest_call)]
 ConnectorParam = Annotated[
     str,
     AfterValidator(unescape_segment),
@@ -219,15 +256,23 @@ TaskIdParam = Annotated[
     Path(description="The number of the task.", examples=[0]),
 ]
 BooleanParam = Annotated[str | None, WithJsonSchema({"type": "boolean"}), Query()]
-ForwardParam = Annotated[
-    str | None,
-    WithJsonSchema({"type": "boolean"}),
-    Query(description="Set by workers: whether the request may be forwarded once more."),
-]
+
+
+async def _forward_parameter(
+    forward: Annotated[
+        str | None,
+        WithJsonSchema({"type": "boolean"}),
+        Query(description="Set by workers: whether the request may be forwarded once more."),
+    ] = None,
+) -> None:
+    """Declare the parameter for the OpenAPI document; `forwarded_query` reads it."""
+
+
+FORWARDED = [Depends(_forward_parameter)]
 
 
 def require_json(request: Request) -> None:
-    """ApiError if the client sends something other than JSON, or does not accept JSON."""
+    """Raise ApiError if the client sends something other than JSON, or does not accept JSON."""
     sent = request.headers.get("content-type")
     if sent is not None and media_type(sent) != "application/json":
         raise ApiError(415, "HTTP 415 Unsupported Media Type")
@@ -239,21 +284,15 @@ def require_json(request: Request) -> None:
         raise ApiError(406, "HTTP 406 Not Acceptable")
 
 
-def query_flag(request: Request, name: str, *, default: bool = False) -> bool:
-    """A boolean of the query; the first of several."""
-    found = request.query_params.getlist(name)
-    return found[0].lower() == "true" if found else default
-
-
 def parse_task_id(text: str) -> int:
-    """ApiError 404 if it is not a number."""
+    """Parse a task id; ApiError 404 if it is not a number."""
     if _TASK.fullmatch(text) is None or abs(int(text)) > _LARGEST_INT:
         raise ApiError(404, "HTTP 404 Not Found")
     return int(text)
 
 
 def base_url(request: Request) -> str:
-    """The address by which this worker was reached, without a slash at its end."""
+    """Return the URL by which the client reached this worker, without a trailing slash."""
     return str(request.base_url).rstrip("/")
 
 
@@ -262,7 +301,7 @@ def empty_response(status: int) -> Response:
 
 
 async def _is_disconnected(request: Request) -> bool:
-    await anyio.sleep(_HANG_UP_SECONDS)
+    await anyio.sleep(_DISCONNECT_SECONDS)
     return await request.is_disconnected()
 
 
@@ -278,22 +317,22 @@ def _forwarded(request: Request, body: bytes) -> ForwardedRequest:
 
 
 def media_type(text: str) -> str:
-    """The media type without parameters such as a character set."""
+    """Return the media type without parameters such as a character set."""
     return text.partition(";")[0].strip().lower()
 
 
-def _response(request: Request, answer: ForwardedResponse) -> Response:
-    headers = dict(answer.headers)
+def _response(request: Request, forwarded: ForwardedResponse) -> Response:
+    headers = dict(forwarded.headers)
     if "location" in headers:
         headers["location"] = f"{base_url(request)}{urlsplit(headers['location']).path}"
-    if answer.status >= HTTPStatus.BAD_REQUEST and headers.get("content-type") != _JSON:
+    if forwarded.status >= HTTPStatus.BAD_REQUEST and headers.get("content-type") != _JSON:
         message = "Unexpected answer when handling forwarded request"
-        return error_response(answer.status, message)
-    return Response(answer.body, answer.status, headers)
+        return error_response(forwarded.status, message)
+    return Response(forwarded.body, forwarded.status, headers)
 
 
-def _too_large(most: int) -> ApiError:
+def _too_large(max_bytes: int) -> ApiError:
     return ApiError(
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-        f"The request's body has more than {most} bytes.",
+        f"The request's body has more than {max_bytes} bytes.",
     )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """JSON shapes of requests and responses, under Connect's names.
 
-The models are for the OpenAPI document. The functions below build the responses, which is faster
-with a hundred connectors; the tests check each response against its model.
+The models are for the OpenAPI document. The functions below build the responses, because that is
+faster with a hundred connectors; the tests check each response against its model.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ErrorMessage(_Shape):
 
 
 class ServerInfo(_Shape):
-    """Which worker this is."""
+    """The version and Kafka cluster of a worker."""
 
     version: str = Field(examples=["4.3.1"])
     commit: str = Field(examples=["1e5f1a2b3c4d5e6f"])
@@ -138,7 +138,7 @@ class ConnectorStateInfo(_Shape):
 
 
 class Expansion(_Shape):
-    """What was asked for about a connector."""
+    """The status and configuration of a connector, as requested by `expand`."""
 
     status: ConnectorStateInfo | None = None
     info: ConnectorInfo | None = None
@@ -162,26 +162,26 @@ class ActiveTopics(_Shape):
 
 
 class ConnectorOffset(_Shape):
-    """Where a connector stands in a partition of its source; an offset of null forgets it."""
+    """The offset of a connector in a source partition; an offset of null deletes it."""
 
     partition: Fields | None = Field(None, examples=[_PARTITION])
     offset: Fields | None = Field(None, examples=[{"offset": 41}])
 
 
 class ConnectorOffsets(_Shape):
-    """All of them."""
+    """The offsets of a connector."""
 
     offsets: list[ConnectorOffset]
 
 
 class Message(_Shape):
-    """What was done."""
+    """A confirmation."""
 
     message: str
 
 
 class PluginInfo(_Shape):
-    """A class that configurations may name."""
+    """A plugin class."""
 
     model_config = ConfigDict(populate_by_name=True)
 
@@ -209,7 +209,7 @@ class ConfigKeyInfo(_Shape):
 
 
 class ConfigValueInfo(_Shape):
-    """What a configuration says about a key, and what is wrong with it."""
+    """The value of a key, and its errors."""
 
     name: str
     value: str | None
@@ -226,7 +226,7 @@ class ConfigInfo(_Shape):
 
 
 class ConfigInfos(_Shape):
-    """A validation."""
+    """The result of a validation."""
 
     name: str
     error_count: int
@@ -235,7 +235,7 @@ class ConfigInfos(_Shape):
 
 
 class LoggerLevel(_Shape):
-    """How much a logger says, and since when (milliseconds)."""
+    """The level of a logger, and when it was set (milliseconds)."""
 
     level: str | None = Field(examples=["INFO"])
     last_modified: int | None

@@ -17,22 +17,22 @@ from sparkmirror.errors import SparkmirrorError
 
 log = logging.getLogger(__name__)
 
-_MOST_CHARACTERS = 20_000  # a message may repeat a configuration
+_MAX_CHARACTERS = 20_000  # a message may repeat a configuration
 
 
 def error_response(status: int, message: str) -> JSONResponse:
-    if len(message) > _MOST_CHARACTERS:
-        message = f"{message[:_MOST_CHARACTERS]}..."
+    if len(message) > _MAX_CHARACTERS:
+        message = f"{message[:_MAX_CHARACTERS]}..."
     return JSONResponse({"error_code": int(status), "message": message}, status)
 
 
 def status_error_response(status: int) -> JSONResponse:
-    """An error that HTTP itself explains, worded as Connect's server words it."""
+    """Return an error with HTTP's own message, in the format of Connect's server."""
     return error_response(status, f"HTTP {status} {HTTPStatus(status).phrase}")
 
 
 def close_if_body_unread(answer: JSONResponse, asked: Headers) -> JSONResponse:
-    """Close the connection after the response: the rest of the request is not read."""
+    """Close the connection after the response if the request has a body, which is not read."""
     if "transfer-encoding" in asked or asked.get("content-length", "0") != "0":
         answer.headers["Connection"] = "close"
     return answer
@@ -63,7 +63,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 
 def _methods(request: Request) -> list[str]:
-    """All methods of a path; a route knows only its own."""
+    """Return all methods of a path; a route has only one."""
     routes = request.app.router.routes
     found = [
         method

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs before any handler: CSRF, CORS, authentication, paths, HEAD, headers of every response.
+"""ASGI middleware: CSRF, CORS, authentication, paths, HEAD, headers of every response.
 
-A connector's name may contain a slash: `/connectors/a%2Fb/status`. The server passes a path without
-escapes, so the path is rebuilt from the raw one with the slashes and percent signs of names still
-escaped. `unescape_segment` gives a handler the name.
+A connector's name may contain a slash: `/connectors/a%2Fb/status`. uvicorn passes an unescaped
+path, so the path is rebuilt from the raw one, with slashes and percent signs of names still
+escaped. `unescape_segment` returns the name.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from sparkmirror.rest.signed_body_limits import SignedBodyReader
 
 
 class RequestMiddleware:
-    """Wraps the application; with `auth`, `unproven` reads bodies that pass without a password."""
+    """Wraps the application; `signed_bodies` reads bodies of signed requests without a password."""
 
     def __init__(
         self,
         app: ASGIApp,
         cross_origin: CorsPolicy | None,
         rules: Sequence[HeaderRule],
-        own_names: AllowedHosts,
+        allowed_hosts: AllowedHosts,
         auth: BasicAuth | None = None,
-        unproven: SignedBodyReader | None = None,
+        signed_bodies: SignedBodyReader | None = None,
     ) -> None:
         self._app = app
         self._cross_origin = cross_origin
         self._rules = rules
-        self._own_names = own_names
+        self._allowed_hosts = allowed_hosts
         self._auth = auth
-        self._unproven = unproven
+        self._signed_bodies = signed_bodies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -57,12 +57,12 @@ class RequestMiddleware:
         if self._cross_origin is not None and self._cross_origin.is_preflight(
             scope["method"], headers
         ):
-            # A browser sends this before it has a password to send.
+            # Browsers send preflights without credentials.
             await send({"type": "http.response.start", "status": 200, "headers": []})
             await send({"type": "http.response.body", "body": b""})
             return
         path = _path(scope)
-        client = (scope.get("client") or ("somewhere",))[0]
+        client = (scope.get("client") or ("unknown",))[0]
         if self._auth is not None:
             refused = self._auth.challenge(scope["method"], path, headers, client)
             if refused is not None:
@@ -72,8 +72,8 @@ class RequestMiddleware:
             await error_response(400, "Bad UTF-8 in the path of the request")(scope, receive, send)
             return
         inner["path"] = path
-        if self._unproven is not None and is_internal_request(scope["method"], path, headers):
-            read = await self._unproven.read(receive, client)
+        if self._signed_bodies is not None and is_internal_request(scope["method"], path, headers):
+            read = await self._signed_bodies.read(receive, client)
             if read is None:
                 answer = error_response(503, "The body of the request did not arrive in time")
                 answer.headers["Connection"] = "close"
@@ -83,12 +83,12 @@ class RequestMiddleware:
         await self._app(inner, receive, send)
 
     def _reject_unsafe(self, scope: Scope, headers: Headers) -> JSONResponse | None:
-        """The response to a request that is rejected for any client."""
-        reason = rejection_reason(scope, headers, self._own_names, self._cross_origin)
+        """Return the error response to an unsafe request; None if it is safe."""
+        reason = rejection_reason(scope, headers, self._allowed_hosts, self._cross_origin)
         if reason is not None:
             return error_response(403, reason)
         if "transfer-encoding" in headers and "content-length" in headers:
-            # Request smuggling: a proxy before us may have used the other length.
+            # Request smuggling: a proxy may have used the other length.
             return error_response(400, "The request has both Transfer-Encoding and Content-Length")
         return None
 
@@ -115,7 +115,7 @@ def _path(scope: Scope) -> str | None:
 
 
 def normalized_path(scope: Scope) -> str:
-    """The path with slashes and percent signs of segments escaped, without a final slash."""
+    """Return the path with slashes and percent signs of segments escaped, without a final slash."""
     raw = scope.get("raw_path") or scope["path"].encode()
     path = "/".join(_escaped(segment) for segment in raw.partition(b"?")[0].split(b"/"))
     return path.rstrip("/") or "/"
@@ -127,5 +127,5 @@ def _escaped(segment: bytes) -> str:
 
 
 def unescape_segment(segment: str) -> str:
-    """The name in a path segment."""
+    """Return the name in a path segment of `normalized_path`."""
     return segment.replace("%2F", "/").replace("%25", "%")

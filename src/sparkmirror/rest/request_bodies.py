@@ -21,9 +21,9 @@ from sparkmirror.formats.connect_json import Json
 MALFORMED_STATUS = 500
 _STATES = ("RUNNING", "PAUSED", "STOPPED")
 _SHOWN_CHARACTERS = 60
-_MOST_DIGITS = 1_000  # as in Connect's library
-_MOST_KEYS = 10_000  # more than any connector has
-_MOST_ITEMS = 1_000_000  # a few bytes each in a body, a hundred in memory
+_MAX_DIGITS = 1_000  # as in Connect's library
+_MAX_KEYS = 10_000  # more than any connector has
+_MAX_ITEMS = 1_000_000  # a few bytes each in a body, a hundred in memory
 
 
 class _Number(str):
@@ -42,12 +42,12 @@ class CreateRequest:
 
 
 def parse_string_map(body: bytes) -> dict[str, str | None]:
-    """A flat object of strings: a connector's configuration, or a logger's level."""
+    """Parse a flat object of strings: a connector's configuration, or a logger's level."""
     return _texts(_parse(body), "the body")
 
 
 def parse_string_maps(body: bytes) -> list[dict[str, str | None]]:
-    """A list of flat objects of strings: the configurations of tasks."""
+    """Parse a list of flat objects of strings: the configurations of tasks."""
     found = _parse(body)
     if not isinstance(found, list):
         raise _mismatch("the body", "a list", found)
@@ -66,7 +66,7 @@ def parse_create_request(body: bytes) -> CreateRequest:
 
 
 def parse_offset_entries(body: bytes) -> list[OffsetEntry]:
-    """Offsets to set; an empty list if there are none."""
+    """Parse the offsets to set; an empty list if there are none."""
     found = _object(_parse(body), "the body", known=("offsets",)).get("offsets")
     if found is None:
         return []
@@ -104,7 +104,7 @@ def _restore_numbers(value: Any) -> Json:
 
 
 def _number(text: str) -> int | float:
-    if len(text) > _MOST_DIGITS:
+    if len(text) > _MAX_DIGITS:
         raise ApiError(MALFORMED_STATUS, f"The request has a number of {len(text)} digits.")
     if not any(mark in text for mark in ".eE"):
         return int(text)
@@ -126,9 +126,9 @@ def _state(text: str | None) -> str | None:
 
 def _texts(value: Any, where: str) -> dict[str, str | None]:
     found = _object(value, where)
-    if len(found) > _MOST_KEYS:
+    if len(found) > _MAX_KEYS:
         raise ApiError(
-            413, f"In the request {where} has {len(found)} keys; the maximum is {_MOST_KEYS}."
+            413, f"In the request {where} has {len(found)} keys; the maximum is {_MAX_KEYS}."
         )
     return {key: _text(one, f"{where}.{key}") for key, one in found.items()}
 
@@ -167,8 +167,8 @@ def _shown(text: str) -> str:
 
 
 def _parse(body: bytes) -> Any:
-    if sum(map(body.count, (b",", b"[", b"{"))) > _MOST_ITEMS:
-        raise ApiError(413, f"The request's body has more than {_MOST_ITEMS} items.")
+    if sum(map(body.count, (b",", b"[", b"{"))) > _MAX_ITEMS:
+        raise ApiError(413, f"The request's body has more than {_MAX_ITEMS} items.")
     try:
         text = body.decode(json.detect_encoding(body), "strict")
         found = json.loads(

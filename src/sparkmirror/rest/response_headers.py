@@ -44,7 +44,7 @@ class HeaderRule:
 
 
 def parse_header_rules(text: str) -> tuple[HeaderRule, ...]:
-    """ConfigError with the rule that is wrong."""
+    """Parse the value of the key; ConfigError names an invalid rule."""
     try:
         items = next(csv.reader([text], skipinitialspace=True), [])
     except csv.Error as error:

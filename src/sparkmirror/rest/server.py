@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Serves the REST API on the listeners of a file.
+"""Serves the REST API on the configured listeners.
 
-Ports are bound before anything starts, so a port in use is an error of the start. The listeners for
-all paths, and those for /admin if it has its own, each have a server on a thread; it may serve http
-and https. Warnings about unprotected listeners are logged once at the start.
+Ports are bound before anything starts, so a port in use is an error at startup. One server thread
+serves all listeners, http and https; another one serves `admin.listeners`, if set. Warnings about
+unprotected listeners are logged once at startup.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _START_SECONDS = 10.0
 _GRACE_SECONDS = 5
 _STOP_SECONDS = _GRACE_SECONDS + 5.0
 _PAUSE_SECONDS = 0.01
-_HEAD_BYTES = 16 << 10  # of a request; Connect's server takes 8 KiB
+_HEADER_BYTES = 16 << 10  # of a request; the limit of Connect's server is 8 KiB
 _EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 - compared, not bound
 
 
@@ -66,17 +66,17 @@ class RestServer:
 
     @property
     def ports(self) -> tuple[int, ...]:
-        """The ports that are bound, in the order of the listeners."""
+        """The bound ports, in the order of the listeners."""
         return tuple(one.getsockname()[1] for one in self._sockets)
 
     @property
     def admin_ports(self) -> tuple[int, ...]:
-        """The same for paths below /admin, if they have listeners of their own."""
+        """The bound ports of `admin.listeners`."""
         return tuple(one.getsockname()[1] for one in self._admin_sockets)
 
     @property
     def advertised_url(self) -> str:
-        """Where other workers reach this one; ends with a slash, as in Connect."""
+        """The URL of this worker for other workers; ends with a slash, as in Connect."""
         return advertised_url(self._rest, self.ports)
 
     def start(self, api: ConnectApi) -> None:
@@ -110,7 +110,7 @@ class RestServer:
             log.warning(sentence)
 
     def prepare_credentials_update(self, rest: RestSettings) -> Callable[[], None]:
-        """A function that applies other certificates, trust and users to new connections.
+        """Return a function that applies other certificates and users to new connections.
 
         ConfigError if they cannot be used. Other settings are ignored.
         """
@@ -127,7 +127,7 @@ class RestServer:
         return renew
 
     def stop(self) -> None:
-        """Stop after a short time for requests under way; may be called again."""
+        """Stop after a short time for pending requests; may be called again."""
         for one in self._servers:
             one.request_stop()
         for one in self._servers:
@@ -145,7 +145,7 @@ class RestServer:
 
     def _context(self) -> ssl.SSLContext:
         if self._tls is None:
-            raise AssertionError("a listener with https has a context")
+            raise AssertionError("an https listener without a TLS context")
         return self._tls
 
     def _close_sockets(self) -> None:
@@ -163,7 +163,7 @@ class _UvicornServer(uvicorn.Server):
         self._acceptor = HttpAcceptor(listening, self._protocol, limits)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Replaces uvicorn's, which has one TLS context from files and no connection limits."""
+        """Replace uvicorn's, which has one fixed TLS context and no connection limits."""
         del sockets
         self.servers = []
         self._acceptor.start()
@@ -179,7 +179,7 @@ class _UvicornServer(uvicorn.Server):
 
 
 class _HttpProtocol(H11Protocol):
-    """Sends one response: uvicorn answers 400 while the application still responds."""
+    """Sends one response per request: uvicorn would send a 400 while the application responds."""
 
     def send_400_response(self, msg: str) -> None:
         cycle = self.cycle
@@ -206,7 +206,7 @@ class _ServerThread:
             server_header=False,
             proxy_headers=False,  # the log shows the connected address, not X-Forwarded-For
             timeout_graceful_shutdown=_GRACE_SECONDS,
-            h11_max_incomplete_event_size=_HEAD_BYTES,
+            h11_max_incomplete_event_size=_HEADER_BYTES,
         )
         self._server = _UvicornServer(config, listening, limits)
         self._sockets = [one.socket for one in listening]
@@ -217,7 +217,7 @@ class _ServerThread:
         deadline = time.monotonic() + _START_SECONDS
         while not self._server.started:
             if not self._thread.is_alive() or time.monotonic() > deadline:
-                raise SetupError("The REST server did not start; the log says why.")
+                raise SetupError("The REST server did not start; see the log.")
             time.sleep(_PAUSE_SECONDS)
 
     def request_stop(self) -> None:
@@ -228,7 +228,7 @@ class _ServerThread:
             return
         self._thread.join(_STOP_SECONDS)
         if self._thread.is_alive():
-            log.warning(f"{self._thread.name}: a request does not end; not waiting for it.")
+            log.warning(f"{self._thread.name}: a request has not ended; no longer waiting for it.")
 
     def _run(self) -> None:
         try:
@@ -256,7 +256,7 @@ def _server_context(rest: RestSettings) -> ssl.SSLContext | None:
 
 
 def advertised_url(rest: RestSettings, ports: Sequence[int]) -> str:
-    """Connect's rule: the file's values, else the first http listener, else the first one."""
+    """Return the URL by Connect's rule: the file's values, else the first http listener."""
     schemes = {one.scheme for one in rest.listeners}
     scheme = rest.advertised_scheme or ("http" if "http" in schemes else "https")
     pairs = list(zip(rest.listeners, ports, strict=True))
@@ -275,14 +275,14 @@ def _own_address() -> str:
 
 
 def _bind(listeners: Iterable[RestListener], bound: list[socket.socket]) -> list[socket.socket]:
-    """Bind all; `bound` has those that were bound if one fails."""
+    """Bind all listeners; if one fails, `bound` has those that are bound."""
     for one in listeners:
         try:
             bound.append(_listen(one))
         except OSError as error:
             raise SetupError(
                 f"The REST server cannot listen on {one}: {error.strerror or error}.",
-                remedy="Name a free address in listeners.",
+                remedy="Set listeners to a free address.",
             ) from error
     return bound
 
@@ -302,19 +302,19 @@ def _listen(listener: RestListener) -> socket.socket:
 
 
 def startup_warnings(rest: RestSettings) -> list[str]:
-    """Listeners on other addresses than loopback without authentication or encryption."""
-    asks = rest.users is not None
+    """Warn about non-loopback listeners without authentication or encryption."""
+    has_users = rest.users is not None
     sentences = []
     for one in (*rest.listeners, *(rest.admin_listeners or ())):
         needs_certificate = one.scheme == "https" and rest.client_auth == "required"
         if one.is_loopback:
             continue
-        if not asks and not needs_certificate:
+        if not has_users and not needs_certificate:
             sentences.append(
                 f"The REST API on {one} has no authentication: every client can change connectors "
                 "and read their configurations. Set rest.extension.classes or ssl.client.auth, or "
                 "listen on 127.0.0.1."
             )
-        elif asks and one.scheme == "http":
+        elif has_users and one.scheme == "http":
             sentences.append(f"Passwords for {one} are sent in clear text; use https.")
     return sentences

@@ -18,21 +18,21 @@ from sparkmirror.rest.throttled_log import ThrottledLog
 
 log = logging.getLogger(__name__)
 
-_AT_A_TIME = 8
+_MAX_CONCURRENT = 8
 
 
 class SignedBodyReader:
     """One for each application; belongs to its event loop."""
 
-    def __init__(self, seconds: float, most_bytes: int) -> None:
+    def __init__(self, seconds: float, max_bytes: int) -> None:
         self._seconds = seconds
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._reading: dict[anyio.CancelScope, None] = {}  # oldest first
         self._dropped = ThrottledLog(log)
 
     async def read(self, receive: Receive, client: str) -> Receive | None:
         """Return a function that replays the body; None on a timeout or when cancelled."""
-        while len(self._reading) >= _AT_A_TIME:
+        while len(self._reading) >= _MAX_CONCURRENT:
             oldest = next(iter(self._reading))
             del self._reading[oldest]
             oldest.cancel()
@@ -45,8 +45,7 @@ class SignedBodyReader:
                 self._reading.pop(scope, None)
         if messages is None:
             self._dropped.warn(
-                f"A REST request from {client}, signed as a worker's, was dropped: its body did "
-                "not arrive in time."
+                f"A signed REST request from {client} was dropped: its body did not arrive in time."
             )
             return None
         return _replay(iter(messages), receive)
@@ -55,7 +54,7 @@ class SignedBodyReader:
         """Read to the end of the body, or just beyond the size limit."""
         messages: list[Message] = []
         size = 0
-        while size <= self._most_bytes:
+        while size <= self._max_bytes:
             message = await receive()
             messages.append(message)
             size += len(message.get("body", b""))

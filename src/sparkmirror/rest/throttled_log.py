@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Log lines about what clients do: the first at once, then one a minute with a count.
+"""Rate-limited log lines: the first at once, then one per minute with a count.
 
-A client decides how often such an event happens. It must not decide how much is logged.
+For events that clients cause, so that a client cannot fill the log.
 """
 
 from __future__ import annotations
@@ -44,5 +44,5 @@ class ThrottledLog:
 
 
 def loggable(text: str) -> str:
-    """Client input for a log line: escaped, on one line, and short."""
+    """Escape and shorten client input for a log line."""
     return ascii(text[:64])

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connectors in JSON files, in the two shapes that people send to Connect.
+"""Connectors in JSON files, in the two shapes that Connect accepts.
 
     {"name": "m", "config": {"connector.class": ..., ...}, "initial_state": "PAUSED"}
     {"name": "m", "connector.class": ..., ...}
 
-Booleans and numbers become texts, with the digits as written, as in Connect: a file can then be
-compared with what a worker has stored.
+Booleans and numbers become strings, with the digits as written, as in Connect. A file can then be
+compared with the stored configuration.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CLASS = "connector.class"
 
 @dataclass(frozen=True, slots=True)
 class ConnectorFile:
-    """A connector as a file wants it."""
+    """The connector of a file."""
 
     path: str
     name: str
@@ -37,22 +37,22 @@ class ConnectorFile:
 
 
 def load_connector_files(paths: Sequence[Path]) -> list[ConnectorFile]:
-    """The connectors of files and folders in their order; ConfigError names all that is wrong."""
+    """Return the connectors of files and folders, in their order; ConfigError lists all errors."""
     found: list[ConnectorFile] = []
-    complaints: list[str] = []
-    for path in _files(paths, complaints):
+    errors: list[str] = []
+    for path in _files(paths, errors):
         try:
-            found.append(parse_connector_file(_text(path), str(path)))
+            found.append(parse_connector_file(_read_text(path), str(path)))
         except ConfigError as error:
-            complaints.append(str(error))
-    complaints += _duplicate_names(found)
-    if complaints:
-        raise ConfigError("\n".join(complaints))
+            errors.append(str(error))
+    errors += _duplicate_names(found)
+    if errors:
+        raise ConfigError("\n".join(errors))
     return found
 
 
 def parse_connector_file(text: str, path: str) -> ConnectorFile:
-    """The connector in one file's text."""
+    """Parse the text of a file; ConfigError if it is invalid."""
     try:
         document = json.loads(
             text,
@@ -61,27 +61,27 @@ def parse_connector_file(text: str, path: str) -> ConnectorFile:
             parse_constant=str,
             object_pairs_hook=_reject_duplicate_keys,
         )
-        json.dumps(document, ensure_ascii=False).encode()  # half a character cannot be sent
+        json.dumps(document, ensure_ascii=False).encode()  # a lone surrogate cannot be sent
     except UnicodeEncodeError as error:
         raise ConfigError(
-            f"{path} has a \\uXXXX escape for half of a character: write both halves.", where=path
+            f"{path} has half of a surrogate pair as a \\uXXXX escape: write both halves.",
+            where=path,
         ) from error
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} is no JSON: {error}.", where=path) from error
+        raise ConfigError(f"{path} is not valid JSON: {error}.", where=path) from error
     if not isinstance(document, dict):
-        raise ConfigError(
-            f"{path} does not hold one connector: a JSON object is expected.", where=path
-        )
+        raise ConfigError(f"{path} is not a connector: write one JSON object.", where=path)
     is_nested = isinstance(document.get("config"), dict)
     if is_nested and (others := sorted(document.keys() - _PARTS)):
         raise ConfigError(
-            f"{path} has '{others[0]}' beside 'config': move it into 'config'.", where=path
+            f"{path} has '{others[0]}' outside of 'config': move it into 'config'.", where=path
         )
-    config = _texts(document["config"] if is_nested else document, path)
+    config = _strings(document["config"] if is_nested else document, path)
     name = _name(document.get("name", config.get("name")), path)
     if (config.setdefault("name", name) or "").strip() != name:
         raise ConfigError(
-            f"{path} has two names: '{name}', and '{config['name']}' in its 'config'.", where=path
+            f"{path} has two names: '{name}', and '{config['name']}' in 'config'. Use one name.",
+            where=path,
         )
     if not config.get(_CLASS):
         raise ConfigError(f"{path}: connector '{name}' has no '{_CLASS}'.", key=_CLASS, where=path)
@@ -92,11 +92,7 @@ def parse_connector_file(text: str, path: str) -> ConnectorFile:
 def _name(found: Any, path: str) -> str:
     name = found.strip() if isinstance(found, str) else ""
     if not name:
-        raise ConfigError(
-            f'{path} does not name its connector: add "name" beside the rest.',
-            key="name",
-            where=path,
-        )
+        raise ConfigError(f'{path} has no connector name: add "name".', key="name", where=path)
     return name
 
 
@@ -106,39 +102,40 @@ def _initial_state(found: Any, path: str) -> str | None:
     state = str(found).upper()
     if state not in _INITIAL_STATES:
         raise ConfigError(
-            f"{path}: 'initial_state' is {', '.join(_INITIAL_STATES)}, not '{found}'.", where=path
+            f"{path}: 'initial_state' must be one of {', '.join(_INITIAL_STATES)}, not '{found}'.",
+            where=path,
         )
     return state
 
 
-def _texts(config: Mapping[str, Any], path: str) -> dict[str, str | None]:
-    texts: dict[str, str | None] = {}
+def _strings(config: Mapping[str, Any], path: str) -> dict[str, str | None]:
+    strings: dict[str, str | None] = {}
     for key, value in config.items():
         match value:
             case bool():
-                texts[key] = str(value).lower()
+                strings[key] = str(value).lower()
             case str() | None:
-                texts[key] = value
+                strings[key] = value
             case _:
                 raise ConfigError(
-                    f"{path}: the value of '{key}' is an object or a list; Connect takes texts, "
-                    "numbers and booleans.",
+                    f"{path}: the value of '{key}' is an object or a list; Connect accepts "
+                    "strings, numbers and booleans.",
                     key=key,
                     where=path,
                 )
-    return texts
+    return strings
 
 
 def _reject_duplicate_keys(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise ValueError(f"'{key}' is there twice")
+            raise ValueError(f"duplicate key '{key}'")
         found[key] = value
     return found
 
 
-def _files(paths: Sequence[Path], complaints: list[str]) -> list[Path]:
+def _files(paths: Sequence[Path], errors: list[str]) -> list[Path]:
     files: list[Path] = []
     for path in paths:
         if not path.is_dir():
@@ -146,12 +143,12 @@ def _files(paths: Sequence[Path], complaints: list[str]) -> list[Path]:
             continue
         inside = sorted(path.glob("*.json"))
         if not inside:
-            complaints.append(f"Folder {path} has no file whose name ends in .json.")
+            errors.append(f"Folder {path} has no .json file.")
         files += inside
     return files
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         content = read_bounded(path, MAX_BYTES)
     except OSError as error:
@@ -161,13 +158,13 @@ def _text(path: Path) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not written in UTF-8.", where=str(path)) from error
+        raise ConfigError(f"{path} is not encoded in UTF-8.", where=str(path)) from error
 
 
 def _duplicate_names(found: Iterable[ConnectorFile]) -> list[str]:
     first: dict[str, str] = {}
     return [
-        f"Connector '{one.name}' is in {first[one.name]} and in {one.path}: name it once."
+        f"Connector '{one.name}' is in {first[one.name]} and in {one.path}: remove one of them."
         for one in found
         if first.setdefault(one.name, one.path) != one.path
     ]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Creates, changes and deletes the connectors of files on a worker, and waits for their states.
 
-A deleted connector keeps its last status for a moment. Deleting ends when the worker has no status
-any more, so that a new connector of that name does not show the old one.
+A deleted connector keeps its last status for a moment. `undeploy` waits until the worker has
+removed the status, so that a new connector of that name does not show the old one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ProgressCallback = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class DeployResult:
-    """What became of one connector; `trouble` says why it is not as wanted."""
+    """The result for one connector; `error` is empty on success."""
 
     file: ConnectorFile
     result: str
@@ -40,25 +40,25 @@ class DeployResult:
 
 
 def validate(worker: ConnectClient, files: Iterable[ConnectorFile]) -> Iterator[DeployResult]:
-    """What deploying would do, and what the worker has against it; changes nothing."""
+    """Validate on the worker, and yield what `deploy` would do. Changes nothing."""
     for file in files:
         try:
             decision = decide_change(file, worker.config(file.name))
-            objections = worker.validate(file.config)
+            problems = worker.validate(file.config)
         except WorkerUnreachableError:
             raise
         except (WorkerError, ConfigError) as error:
             yield DeployResult(file, "refused", error=str(error))
             continue
-        if objections:
-            words = "; ".join(f"{one.key}: {one.message}" for one in objections)
-            yield DeployResult(file, "refused", error=f"connector '{file.name}': {words}")
+        if problems:
+            messages = "; ".join(f"{one.key}: {one.message}" for one in problems)
+            yield DeployResult(file, "refused", error=f"connector '{file.name}': {messages}")
         else:
             yield DeployResult(file, f"would be {decision.change}", decision.remark)
 
 
 def deploy(worker: ConnectClient, files: Iterable[ConnectorFile]) -> Iterator[DeployResult]:
-    """Create or change what differs; a refusal does not keep the others from it."""
+    """Create or change the connectors that differ; continue after a failure."""
     for file in files:
         try:
             decision = _deploy_one(worker, file)
@@ -84,20 +84,21 @@ def _deploy_one(worker: ConnectClient, file: ConnectorFile) -> DeployDecision:
 def undeploy(
     worker: ConnectClient, files: Iterable[ConnectorFile], say: ProgressCallback
 ) -> Iterator[DeployResult]:
-    """Delete what the files name, until nothing is known of it."""
+    """Delete the connectors of the files, and wait until their statuses are removed."""
     for file in files:
         try:
-            was_there = worker.delete(file.name)
-            trouble = _wait_until_deleted(worker, file.name, say)
+            existed = worker.delete(file.name)
+            error_text = _wait_until_deleted(worker, file.name, say)
         except WorkerUnreachableError:
             raise
         except WorkerError as error:
             yield DeployResult(file, "failed", error=str(error))
         else:
-            yield DeployResult(file, "deleted" if was_there else "not there", error=trouble)
+            yield DeployResult(file, "deleted" if existed else "not there", error=error_text)
 
 
 def _wait_until_deleted(worker: ConnectClient, name: str, say: ProgressCallback) -> str:
+    """Return an error if the status is not removed in time; else an empty string."""
     deadline = time.monotonic() + DELETE_TIMEOUT_SECONDS
     state = ""
     for pause in poll_delays():
@@ -107,20 +108,19 @@ def _wait_until_deleted(worker: ConnectClient, name: str, say: ProgressCallback)
         state = f"{status.connector.state} on {status.connector.worker_id}"
         if time.monotonic() + pause > deadline:
             break
-        say(f"connector '{name}' is deleted, and still {state}")
+        say(f"connector '{name}' is deleted, but still {state}")
         time.sleep(pause)
     return (
-        f"connector '{name}' was deleted {DELETE_TIMEOUT_SECONDS:g} s ago, and {worker.url} "
-        f"still says that "
-        f"it is {state}: look whether that worker lives"
+        f"connector '{name}' was deleted {DELETE_TIMEOUT_SECONDS:g} s ago, but {worker.url} "
+        f"still reports it as {state}: check that worker"
     )
 
 
 def wait_for_states(
     worker: ConnectClient, results: Sequence[DeployResult], seconds: float, say: ProgressCallback
 ) -> list[DeployResult]:
-    """The results with the state that each connector has settled in, or what it lacks."""
-    begun = time.monotonic()
+    """Wait until the states are settled. Returns the results with states, or with errors."""
+    deadline = time.monotonic() + seconds
     waiting = {
         one.file.name: StateSettling(is_update=one.result == DeployChange.UPDATED)
         for one in results
@@ -129,20 +129,18 @@ def wait_for_states(
     verdicts: dict[str, RunState] = {}
     seen: dict[str, ConnectorStateInfo | None] = {}
     for pause in poll_delays():
-        silence = _poll_states(worker, waiting, seen, verdicts)
-        if not waiting:
+        outage = _poll_states(worker, waiting, seen, verdicts)
+        left = deadline - time.monotonic()
+        if not waiting or left <= 0:
             break
-        left = begun + seconds - time.monotonic()
-        if left <= 0:
-            break
-        say(silence or _progress(waiting, seen))
+        say(outage or _progress(waiting, seen))
         time.sleep(min(pause, left))
-    if silence and waiting:
-        raise WorkerUnreachableError(silence, url=worker.url)
+    if outage and waiting:
+        raise WorkerUnreachableError(outage, url=worker.url)
     return [
-        _with_state(one, verdicts.get(one.file.name), seen.get(one.file.name), seconds)
-        if not one.error
-        else one
+        one
+        if one.error
+        else _with_state(one, verdicts.get(one.file.name), seen.get(one.file.name), seconds)
         for one in results
     ]
 
@@ -153,7 +151,7 @@ def _poll_states(
     seen: dict[str, ConnectorStateInfo | None],
     verdicts: dict[str, RunState],
 ) -> str:
-    """One round; a worker that is away for a moment is asked again, and its silence returned."""
+    """Poll each connector once. Returns the error if the worker is unreachable, else ""."""
     for name, settling in list(waiting.items()):
         try:
             status = worker.status(name)
@@ -188,26 +186,26 @@ def _with_state(
 ) -> DeployResult:
     name = result.file.name
     if verdict is None:
-        trouble = (
-            f"connector '{name}' has not settled within {seconds:g} s ({_states(status)}): look at "
-            f"it with `sparkmirror describe {name}`"
+        error = (
+            f"connector '{name}' has not settled within {seconds:g} s ({_states(status)}): see "
+            f"`sparkmirror describe {name}`"
         )
-        return replace(result, state=status.connector.state if status else "-", error=trouble)
+        return replace(result, state=status.connector.state if status else "-", error=error)
     if verdict is RunState.FAILED and status is not None:
         return replace(result, state=verdict, error=_failure(name, status))
     remark = result.remark
     if verdict is RunState.RUNNING and status is not None and not status.tasks:
-        remark = "; ".join(filter(None, (remark, "it has no task")))
+        remark = "; ".join(filter(None, (remark, "no tasks")))
     return replace(result, state=verdict, remark=remark)
 
 
 def _failure(name: str, status: ConnectorStateInfo) -> str:
-    """Where and why, in the first words of the trace."""
+    """Describe the first part that failed, with the first line of its trace."""
     parts = {"": status.connector, **{f" task {n}": one for n, one in status.tasks.items()}}
     where, state = next((k, v) for k, v in parts.items() if v.state == RunState.FAILED)
     first = next((line.strip() for line in state.trace.splitlines() if line.strip()), "no trace")
     return (
-        f"connector '{name}'{where} has FAILED: {first[:300]} (all of it: `sparkmirror describe "
-        f"{name} --trace`; once the cause is gone: `sparkmirror restart {name} --include-tasks "
+        f"connector '{name}'{where} has FAILED: {first[:300]} (full trace: `sparkmirror describe "
+        f"{name} --trace`; after fixing the cause: `sparkmirror restart {name} --include-tasks "
         f"--only-failed`)"
     )

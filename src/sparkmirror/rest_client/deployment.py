@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decides what changes a connector on a worker needs, and when its state is settled.
+"""Decides whether to create or update a connector, and when its state is settled.
 
-A worker that hides passwords does not tell whether they are the same: then the configuration is
-sent, and the report says so.
+A worker may hide passwords, so they cannot be compared: the configuration is then sent, and the
+report says so.
 
-A status is written after the fact. After a change of its configuration a connector shows its old
-state for a moment; its own state follows first, then those of its tasks. A new connector is RUNNING
-for a moment without a task. A state that may be old therefore counts only after some time. FAILED
-after another state counts at once.
+Statuses lag behind. After an update a connector has its old state for a moment; then its own state
+changes, then those of its tasks. A new connector is RUNNING without tasks for a moment. A state
+that may be old therefore counts only after some time. FAILED after another state counts at once.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from sparkmirror.model import HIDDEN
 from sparkmirror.rest_client.connector_files import ConnectorFile
 from sparkmirror.rest_client.responses import ConnectorStateInfo
 
-STALE_SECONDS = 3.0  # Java's worker needs about one
+STALE_SECONDS = 3.0  # a Java worker needs about one
 NO_TASKS_SECONDS = 5.0
 _RESTING = frozenset({RunState.PAUSED, RunState.STOPPED})
 
 
 class DeployChange(StrEnum):
-    """What becomes of a connector."""
+    """The change of a connector."""
 
     CREATED = "created"
     UPDATED = "updated"
@@ -37,15 +36,15 @@ class DeployChange(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DeployDecision:
-    """The change, and why it is not what one may have expected."""
+    """The change, and a remark if it may be unexpected."""
 
     change: DeployChange
     remark: str = ""
 
 
 def decide_change(wanted: ConnectorFile, stored: Mapping[str, str | None] | None) -> DeployDecision:
-    """Compares a file with what is stored, which is None if there is no such connector."""
-    _refuse_hidden(wanted, stored or {})
+    """Compare a file with the stored configuration; None if the connector does not exist."""
+    _reject_hidden(wanted, stored or {})
     if stored is None:
         return DeployDecision(DeployChange.CREATED)
     differing = sorted(
@@ -60,20 +59,20 @@ def decide_change(wanted: ConnectorFile, stored: Mapping[str, str | None] | None
     return DeployDecision(DeployChange.UPDATED)
 
 
-def _refuse_hidden(wanted: ConnectorFile, stored: Mapping[str, str | None]) -> None:
-    """`[hidden]` is what a worker shows; it stands for a value only where one is hidden."""
+def _reject_hidden(wanted: ConnectorFile, stored: Mapping[str, str | None]) -> None:
+    """Accept `[hidden]` only for a value that the worker has stored and hides."""
     for key, value in wanted.config.items():
         if value == HIDDEN and stored.get(key) != HIDDEN:
             raise ConfigError(
-                f"{wanted.path}: '{key}' of connector '{wanted.name}' is {HIDDEN}, and no worker "
-                "knows what that was: write the value, or a reference such as ${env:...}.",
+                f"{wanted.path}: '{key}' of connector '{wanted.name}' is {HIDDEN}, but the worker "
+                "has no such value: write the value, or a reference such as ${env:...}.",
                 key=key,
                 where=wanted.path,
             )
 
 
 class StateSettling:
-    """Follows one connector; belongs to the thread that polls."""
+    """Tracks the state of one connector. Not thread-safe."""
 
     def __init__(self, *, is_update: bool) -> None:
         self._is_update = is_update
@@ -82,7 +81,7 @@ class StateSettling:
         self._since = 0.0
 
     def observe(self, now: float, status: ConnectorStateInfo | None) -> RunState | None:
-        """The state in which it will stay, or None as long as that is not known."""
+        """Return the settled state; None if it may still change."""
         verdict = _overall_state(status)
         if self._changes == 0 or verdict is not self._last:
             self._changes += 1

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests to one Connect worker: bounded in time and size, never sent to another host.
 
-A redirect is followed for GET only, and only within the same scheme, host and port, because the
-name and password go with it. A worker on this machine is asked directly, others through the proxy
-of the environment, as curl does.
+A redirect is followed for GET only, and only within the same scheme, host and port, because it
+carries the credentials. Requests to this machine are sent directly, others through the proxy of the
+environment, as curl does.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from sparkmirror.security.http_request import (
     send_request,
 )
 
-MAX_BYTES = 64 * 1024 * 1024  # of an answer; the largest honest ones are traces of many tasks
+MAX_BYTES = 64 * 1024 * 1024  # of a response; the largest are traces of many tasks
 RESPONSE_TIMEOUT_SECONDS = 30.0
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_MOST_REDIRECTS = 3
+_MAX_REDIRECTS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerEndpoint:
-    """Where a worker listens, and who asks it."""
+    """The address of a worker, the credentials for it, and limits of its responses."""
 
     url: str  # without a slash at the end
     user: str | None = None
@@ -45,13 +45,13 @@ class WorkerEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """A status code and what came with it."""
+    """The status and body of a response."""
 
     status: int
     body: bytes
 
     def json(self) -> Any:
-        """The body's value; ValueError if it is no JSON."""
+        """Parse the body; ValueError if it is not JSON."""
         try:
             return json.loads(self.body)
         except RecursionError as error:
@@ -59,46 +59,47 @@ class HttpResponse:
 
 
 def parse_worker_url(text: str) -> str:
-    """An address in the form that paths are added to; ConfigError says what is wrong with it."""
+    """Return the URL without a trailing slash; ConfigError if it is invalid."""
     try:
         parts = urlsplit(text)
         host, port = parts.hostname, parts.port
     except ValueError as error:
-        raise ConfigError(f"--url {text} is no address: {error}.") from error
+        raise ConfigError(f"Invalid --url {text}: {error}.") from error
     if parts.username is not None or parts.password is not None:
         raise ConfigError(
-            "--url holds a name or a password, which others can see on a command line. "
-            "Say --user NAME, and put the password into SPARKMIRROR_PASSWORD."
+            "--url contains a user name or password, which others can see on a command line. "
+            "Use --user NAME, and set the password in SPARKMIRROR_PASSWORD."
         )
     if parts.scheme not in {"http", "https"} or not host or port == 0 or not text.isprintable():
-        raise ConfigError(f"--url {text} is no address of a worker: say http://host:8083.")
+        raise ConfigError(f"Invalid --url {text}: write for example http://host:8083.")
     if parts.query or parts.fragment or " " in text:
-        raise ConfigError(f"--url {text} has more than an address and a path: leave it out.")
+        raise ConfigError(f"Invalid --url {text}: remove the query, the fragment and spaces.")
     return urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/"), "", ""))
 
 
 class HttpClient:
     """Sends requests to one worker; opens a connection for each."""
 
-    def __init__(self, access: WorkerEndpoint) -> None:
-        self.access = access
-        place = urlsplit(access.url)
-        self._origin = _origin(place)
-        self._is_elsewhere = not is_loopback(place.hostname or "")
-        self._context = ssl.create_default_context() if place.scheme == "https" else None
+    def __init__(self, endpoint: WorkerEndpoint) -> None:
+        self._endpoint = endpoint
+        parts = urlsplit(endpoint.url)
+        self._origin = _origin(parts)
+        self._uses_proxy = not is_loopback(parts.hostname or "")
+        self._context = ssl.create_default_context() if parts.scheme == "https" else None
 
     def request(self, method: str, path: str, body: object = None) -> HttpResponse:
-        """The answer, whatever its status; WorkerUnreachableError if there is none."""
-        url = self.access.url + path
-        for _ in range(_MOST_REDIRECTS + 1):
-            answer, location = self._send(method, url, body)
+        """Return the response, with any status; WorkerUnreachableError if there is none."""
+        url = self._endpoint.url + path
+        for _ in range(_MAX_REDIRECTS + 1):
+            response, location = self._send(method, url, body)
             if location is None:
-                return answer
+                return response
             url = self._redirect_target(method, url, location)
         raise WorkerError(
-            f"{self.access.url} redirects in circles. Is --url the address of a Connect worker?",
-            url=self.access.url,
-            status=answer.status,
+            f"{self._endpoint.url} redirects more than {_MAX_REDIRECTS} times. Check that --url is "
+            "the address of a Connect worker.",
+            url=self._endpoint.url,
+            status=response.status,
         )
 
     def _redirect_target(self, method: str, url: str, location: str) -> str:
@@ -111,63 +112,65 @@ class HttpClient:
         if method == "GET" and is_same:
             return target
         raise WorkerError(
-            f"{self.access.url} redirects to {target}, which is not followed. "
-            "If the worker is there, say so with --url.",
-            url=self.access.url,
+            f"{self._endpoint.url} redirects to {target}, which is not followed. "
+            "If the worker is there, set --url to that address.",
+            url=self._endpoint.url,
         )
 
     def _send(self, method: str, url: str, body: object) -> tuple[HttpResponse, str | None]:
         request = HttpRequest(
             method,
             url,
-            seconds=self.access.seconds,
-            most_bytes=self.access.most_bytes,
+            seconds=self._endpoint.seconds,
+            most_bytes=self._endpoint.most_bytes,
             headers=self._headers(),
             body=None if body is None else json.dumps(body).encode(),
-            uses_proxy=self._is_elsewhere,
+            uses_proxy=self._uses_proxy,
         )
         try:
-            answer = send_request(request, self._context)
+            response = send_request(request, self._context)
         except HttpRequestError as error:
-            raise self._no_answer(error) from error
-        location = answer.headers.get("location") if answer.status in _REDIRECTS else None
-        return HttpResponse(answer.status, answer.body), location
+            raise self._request_error(error) from error
+        location = response.headers.get("location") if response.status in _REDIRECTS else None
+        return HttpResponse(response.status, response.body), location
 
     def _headers(self) -> dict[str, str]:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
-        if self.access.user is not None and self.access.password is not None:
-            pair = f"{self.access.user}:{self.access.password.reveal()}"
+        user, password = self._endpoint.user, self._endpoint.password
+        if user is not None and password is not None:
+            pair = f"{user}:{password.reveal()}"
             headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
         return headers
 
-    def _no_answer(self, error: HttpRequestError) -> WorkerError:
+    def _request_error(self, error: HttpRequestError) -> WorkerError:
+        url = self._endpoint.url
         match error.failure:
             case HttpFailure.TOO_LARGE:
                 return WorkerError(
-                    f"{self.access.url} sends {error.detail}, and the rest was not read. "
-                    "Is --url the address of a Connect worker?",
-                    url=self.access.url,
+                    f"The response of {url} is too large: {error.detail}. Check that --url is the "
+                    "address of a Connect worker.",
+                    url=url,
                     status=error.status,
                 )
             case HttpFailure.TIMEOUT:
-                words = f"no whole answer within {self.access.seconds:g} s"
+                reason = f"no complete response within {self._endpoint.seconds:g} s"
             case HttpFailure.UNTRUSTED:
-                words = (
-                    f"its certificate is not trusted ({error.detail}); name a file with the right "
-                    "authority in SSL_CERT_FILE"
+                reason = (
+                    f"its certificate is not trusted ({error.detail}); set SSL_CERT_FILE to a file "
+                    "with its certificate authority"
                 )
             case HttpFailure.REFUSED:
-                words = "nobody listens there"
+                reason = "connection refused"
             case HttpFailure.TLS:
-                words = f"TLS failed ({error.detail})"
+                reason = f"TLS failed ({error.detail})"
             case HttpFailure.NOT_HTTP:
-                words = f"no HTTP: {error.detail}"
+                reason = f"its response is not HTTP ({error.detail})"
             case _:
-                words = error.detail
+                reason = error.detail
         return WorkerUnreachableError(
-            f"The Connect worker at {self.access.url} cannot be reached: {words}. "
+            f"The Connect worker at {url} cannot be reached: {reason}. "
             "Check --url (or SPARKMIRROR_URL), and that the worker runs.",
-            url=self.access.url,
+            url=url,
         )
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The JSON of Connect's REST API as values, with Connect's own names.
 
-Pydantic fills the dataclasses. Another shape raises a ValueError that names the place. Unknown
-fields are left alone, and null counts as missing: workers of other versions differ in both.
+Pydantic fills the dataclasses. Another shape raises a ValueError that names the field. Unknown
+fields are ignored, and null counts as missing: worker versions differ in both.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _numbers(found: Any) -> Any:
 
 
 def _objects_with(key: str, found: Any) -> list[Mapping[str, Any]]:
-    """Tasks, each with its number."""
+    """Check that these are objects, each with a number as `key`."""
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
         raise ValueError("Input should be a list of objects")
     if not all(type(one.get(key)) is int for one in found):
@@ -46,18 +46,18 @@ def _objects_with(key: str, found: Any) -> list[Mapping[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class StateInfo:
-    """What one connector or task does, and where; a state of a newer worker stays a text."""
+    """The state of a connector or task; a string, because newer workers may have other states."""
 
     state: StrictStr
     worker_id: _Text = ""
     trace: _Text = ""
     version: _Text = ""
-    warning: _Text = ""  # sparkmirror's own: trouble that will be tried again
+    warning: _Text = ""  # only sparkmirror sends it: a problem that is retried
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectorStateInfo:
-    """A connector and its tasks."""
+    """The states of a connector and its tasks."""
 
     name: StrictStr
     connector: StateInfo
@@ -66,13 +66,13 @@ class ConnectorStateInfo:
 
     @property
     def states(self) -> frozenset[str]:
-        """Every state that it or a task of it is in."""
+        """All states of the connector and its tasks."""
         return frozenset({self.connector.state, *(one.state for one in self.tasks.values())})
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectorInfo:
-    """What a connector was told."""
+    """The configuration and tasks of a connector."""
 
     name: StrictStr
     config: _Configs
@@ -82,7 +82,7 @@ class ConnectorInfo:
 
 @dataclass(frozen=True, slots=True)
 class ListedConnector:
-    """One connector of a list; without a state as long as no worker has taken it up."""
+    """One connector of a list; without a status before a worker has started it."""
 
     info: ConnectorInfo
     status: ConnectorStateInfo | None = None
@@ -90,7 +90,7 @@ class ListedConnector:
 
 @dataclass(frozen=True, slots=True)
 class PluginInfo:
-    """A class that a worker has."""
+    """A plugin class of a worker."""
 
     class_name: Annotated[StrictStr, Field(alias="class")]
     type: _Text = ""
@@ -111,7 +111,7 @@ class ConfigKeyInfo:
 
 @dataclass(frozen=True, slots=True)
 class ConnectorOffset:
-    """Where a connector stands in one partition of what it reads; objects of its own making."""
+    """The offset of a connector in one source partition, in the connector's own format."""
 
     partition: Any = None
     offset: Any = None
@@ -119,7 +119,7 @@ class ConnectorOffset:
 
 @dataclass(frozen=True, slots=True)
 class LoggerInfo:
-    """A logger of the worker that was asked."""
+    """A logger of the worker."""
 
     name: StrictStr
     level: StrictStr
@@ -128,7 +128,7 @@ class LoggerInfo:
 
 @dataclass(frozen=True, slots=True)
 class ConfigProblem:
-    """What is wrong with one key of a configuration."""
+    """An error of one key of a configuration."""
 
     key: str
     message: str
@@ -166,7 +166,7 @@ def parse_names(found: Any) -> list[str]:
 
 
 def parse_listed_connectors(found: Any) -> dict[str, ListedConnector]:
-    """GET /connectors with both expansions."""
+    """GET /connectors?expand=status&expand=info."""
     return dict(_validated(dict[StrictStr, ListedConnector], found))
 
 
@@ -245,12 +245,12 @@ def _validated(kind: Any, found: Any) -> Any:
         return _adapter(kind).validate_python(found)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        place = ", ".join(str(step) for step in first["loc"]) or "the answer"
+        place = ", ".join(str(step) for step in first["loc"]) or "the response"
         raise ValueError(f"{place}: {first['msg']}, not {first['input']!r:.60}") from error
 
 
 def redact_secrets(
     config: Mapping[str, str | None], definitions: Iterable[ConfigKeyInfo] = ()
 ) -> dict[str, str | None]:
-    """The configuration without what a worker hides and what a plugin declares as a password."""
+    """Redact the values that a worker hides, and those of keys with type PASSWORD."""
     return redact_config(config, {one.name for one in definitions if one.type == "PASSWORD"})

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Target states and restarts of a pair's connectors, in MM2's own config topic on the target.
+"""Target states and restarts of a flow's connectors, in MM2's config topic on the target.
 
-`target-state-` and `restart-connector-` records, as Connect's workers write them: they outlive the
-process, reach the process that runs the pair, and a Java MM2 reads them. Every process with the
-file reads them about twice a second, on the thread `<flow>/commands`. A request writes on its own
-thread.
+These are `target-state-` and `restart-connector-` records, as Connect's workers write them. They
+outlive the process and reach the process that runs the flow; a Java MM2 reads them, too. Every
+process with the file polls them about twice a second, on the thread `<flow>/commands`. A request
+writes on its own thread.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from sparkmirror.formats.connect_config_records import RestartRequest, TargetSta
 from sparkmirror.kafka.cluster_client import UNKNOWN_TOPIC_OR_PARTITION
 from sparkmirror.wire.backoff import Backoff
 
-TargetStates: TypeAlias = Mapping[ConnectorClass, TargetState]  # of those that shall not run
+TargetStates: TypeAlias = Mapping[ConnectorClass, TargetState]  # only those that are not STARTED
 
-_POLL_SECONDS = 0.5  # a command that another process took is carried out within two seconds
+_POLL_SECONDS = 0.5  # a command that another process received is carried out within two seconds
 _READ_SECONDS = 10.0
 _log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class RestartCommand:
 
 
 class FlowCommands:
-    """The commands for one pair. Thread-safe."""
+    """The commands for one flow. Thread-safe."""
 
     def __init__(self, settings: FlowSettings, on_change: Callable[[], None]) -> None:
         """`on_change` runs after every change, on the thread that has read it."""
@@ -52,10 +52,10 @@ class FlowCommands:
         self._names = connector_names(settings)
         self._on_change = on_change
         self._restarts: queue.SimpleQueue[RestartCommand] = queue.SimpleQueue()
-        self._lock = threading.Lock()  # of `target_states` and the topic's events
+        self._lock = threading.Lock()  # guards `target_states` and the topic's events
         self._wake = threading.Event()
         self._stopping = threading.Event()
-        self._backoff = Backoff()  # while it cannot be read
+        self._backoff = Backoff()  # while the topic cannot be read
         self._thread = threading.Thread(
             target=self._run, name=f"{self._flow}/commands", daemon=True
         )
@@ -63,7 +63,6 @@ class FlowCommands:
         self.problem = ""
 
     def start(self) -> None:
-        """Start to read."""
         self._thread.start()
 
     def update_settings(self, settings: FlowSettings) -> None:
@@ -75,7 +74,7 @@ class FlowCommands:
         self._wake.set()
 
     def take_restarts(self) -> list[RestartCommand]:
-        """The restarts that were requested since the last call."""
+        """Return the restarts that were requested since the last call."""
         found = []
         while not self._restarts.empty():
             found.append(self._restarts.get())
@@ -92,7 +91,7 @@ class FlowCommands:
             log.put_target_state(self._names[kind], state)
 
     def request_restart(self, kind: ConnectorClass, seconds: float, *, only_failed: bool) -> None:
-        """Ask the process that runs the pair to restart a connector; errors as above."""
+        """Request a restart from the process that runs the flow; errors as above."""
         request = RestartRequest(self._names[kind], include_tasks=True, only_failed=only_failed)
         with self._config_topic.writing(seconds) as log:
             log.put_restart_request(request)
@@ -104,14 +103,14 @@ class FlowCommands:
             while not self._stopping.is_set():
                 self._wake.wait(self._read())
                 self._wake.clear()
-        except Exception as error:  # noqa: BLE001 - a thread's root: the pair goes on, and says it
-            _log.exception(f"{self._flow}: commands over REST are not read any more")
-            self.problem = f"commands over REST are not read any more: {error!r}"
+        except Exception as error:  # noqa: BLE001 - a thread's root: shown in the status
+            _log.exception(f"{self._flow}: REST commands are not read any more")
+            self.problem = f"REST commands are not read any more: {error!r}"
         finally:
             self._config_topic.close()
 
     def _read(self) -> float:
-        """Read to the end; returns the pause until the next time."""
+        """Read to the end. Returns the pause until the next read."""
         try:
             self._config_topic.refresh(_READ_SECONDS)
         except SparkmirrorError as error:
@@ -123,7 +122,7 @@ class FlowCommands:
 
     def _on_failure(self, error: SparkmirrorError) -> float:
         is_missing = isinstance(error, BrokerError) and error.code == UNKNOWN_TOPIC_OR_PARTITION
-        if is_missing and not self.target_states:  # before the first start: there are no commands
+        if is_missing and not self.target_states:  # before the first start: no commands
             self._update()
             return _POLL_SECONDS
         if not self.problem:
@@ -152,7 +151,7 @@ class FlowCommands:
 
 
 def connector_names(settings: FlowSettings) -> dict[ConnectorClass, str]:
-    """The connectors that a pair runs, under the names that MM2 gives them."""
+    """Return MM2's names of the connectors that a flow runs."""
     names = {}
     if settings.enabled:
         names[ConnectorClass.SOURCE] = settings.source.name

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One connector of the supervisor, through all its instances: target, instance, what is shown.
+"""One connector of the supervisor: its target, its instance, and the state that is shown.
 
 idle    no instance, and none is wanted (PAUSED, STOPPED, STANDBY)
 due     no instance, but one is wanted
 failed  no instance, because it cannot be built
 active  an instance
-ending  an instance that was asked to end; what comes next is decided after its end
+ending  an instance that is stopping; its successor is decided after its end
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sparkmirror.connectors.targets import ConnectorSpec, Desired, InstanceView,
 from sparkmirror.formats.connect_status_records import RunState
 from sparkmirror.spark.flow_status import FlowSnapshot, FlowState, FlowStatus
 
-SLOW_SECONDS = 8.0  # what a clean end may take
+SLOW_SECONDS = 8.0  # for a clean end
 _IDLE_STATES = {
     Desired.PAUSED: FlowState.PAUSED,
     Desired.STOPPED: FlowState.STOPPED,
@@ -40,8 +40,8 @@ class ConnectorSlot:
 
     name: str
     status: FlowStatus
-    target: Target | None = None  # None: it ends and is forgotten
-    spec: ConnectorSpec | None = None  # the last one that could be read
+    target: Target | None = None  # None: it ends, and the slot is removed
+    spec: ConnectorSpec | None = None  # the last valid one
     instance: ConnectorInstance | None = None
     ending_since: float | None = None
     is_released: bool = False  # until the next poll
@@ -49,7 +49,7 @@ class ConnectorSlot:
     is_slow: bool = False
     failure: str = ""  # why its instance could not be built
     shown_while_waiting: RunState = RunState.UNASSIGNED  # before its next instance reports
-    last_state: ConnectorState = field(default_factory=_unassigned)  # when it was asked to end
+    last_state: ConnectorState = field(default_factory=_unassigned)  # at `request_stop`
 
     @property
     def desired(self) -> Desired | None:
@@ -73,7 +73,7 @@ class ConnectorSlot:
         return spec.wanted_splits if spec is not None and is_counted else 0
 
     def set_target(self, target: Target | None) -> None:
-        """Take a polled target over; an instance that does not match it is asked to end."""
+        """Apply a polled target; stop an instance that does not match it."""
         before, self.is_released = self.desired, False
         desired = None if target is None else target.desired
         if desired is Desired.RUNNING and before is not Desired.RUNNING:
@@ -107,13 +107,13 @@ class ConnectorSlot:
             self.status = FlowStatus(spec.label)
 
     def request_restart(self) -> None:
-        """End the instance, if any, for a successor; a failure to start is forgotten."""
+        """Stop the instance, if any, for a successor; clears a failure to start."""
         self.failure = ""
         self.shown_while_waiting = RunState.RESTARTING
         self.request_stop()
 
     def request_stop(self) -> None:
-        """Ask the instance to end, once; its last state is remembered."""
+        """Stop the instance, once, and remember its last state. Does not wait."""
         if self.instance is None or self.ending_since is not None:
             return
         now = self.instance.state()
@@ -122,7 +122,7 @@ class ConnectorSlot:
         self.instance.stop()
 
     def drop_if_finished(self) -> None:
-        """Forget an instance that has ended; warn once about one that takes too long."""
+        """Remove an instance that has ended; warn once about one that takes too long."""
         if self.instance is not None and self.ending_since is not None:
             if self.instance.is_finished:
                 self.instance, self.ending_since, self.is_slow = None, None, False
@@ -131,11 +131,11 @@ class ConnectorSlot:
                 self.is_slow = True
                 _log.warning(
                     f"{self.status.name}: has not ended within {SLOW_SECONDS:.0f} s; its "
-                    "successor waits, because two would copy the same topic partitions."
+                    "successor waits, because two instances would copy the same partitions."
                 )
 
     def state(self) -> ConnectorState:
-        """What is shown, also between two instances."""
+        """Return the state to show, also between two instances."""
         desired, waiting = self.desired, self.last_state.with_state(self.shown_while_waiting)
         if desired is Desired.STOPPED:
             is_over = self.instance is None

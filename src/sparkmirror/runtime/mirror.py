@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Composition root of `run`: builds every object from one file, starts and stops them.
+"""Composition root of `run`: builds all objects from one file, starts and stops them.
 
 Spark starts on its own thread while the flows connect to their clusters and read their state. A
-newer file changes what differs and nothing else.
+reload restarts only what has changed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _log = logging.getLogger(__name__)
 
 
 class MirrorFile:
-    """The file of a run; every reading logs the warnings that the reading before did not have."""
+    """The file of a run; each read logs the warnings that the previous one did not have."""
 
     def __init__(self, path: Path, targets: Collection[str] = ()) -> None:
         self._path = path
@@ -61,7 +61,7 @@ class MirrorFile:
         return self._path.name
 
     def read(self) -> ParsedRun:
-        """ConfigError with every sentence if anything is wrong."""
+        """Read and parse the file; ConfigError lists all errors."""
         config = MirrorConfig.load(self._path)
         warnings = [n for n in config.all_notices(self._targets) if n.level is NoticeLevel.WARNING]
         for one in warnings:
@@ -72,7 +72,7 @@ class MirrorFile:
 
 
 class Mirror:
-    """A running sparkmirror; `start`, look at `snapshots`, `stop`."""
+    """The process of `sparkmirror run`, from `start` to `stop`."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Mirror:
         master: str | None = None,
         serves: bool = False,
     ) -> None:
-        """`serves`: the REST API, if the file does not forbid it. ConfigError: it is wrong."""
+        """`serves`: start the REST API, if the file allows it. ConfigError: the file is invalid."""
         self._file = MirrorFile(file, targets)
         self._reading = self._file.read()
         self._spark: SharedSparkContext[str] = SharedSparkContext(master)
@@ -118,15 +118,15 @@ class Mirror:
         self._supervisor.wake()
 
     def _release(self, flow: Flow, group: GroupSettings) -> None:
-        """End the connectors of a pair before another process gets it; the group's thread."""
+        """End the connectors of a flow before another process gets it. The group's thread."""
         names = [connector_name(flow, kind) for kind in ConnectorClass]
         if not self._supervisor.release(names, _RELEASE_SHARE * group.rebalance_timeout_ms / 1000):
-            # The group would go on without this process. Nothing is written twice: the next owner
-            # compares both sides, and the brokers refuse a writer that comes too late.
-            _log.warning(f"{flow}: revoked before everything has ended here")
+            # To wait longer would cost the membership. Nothing is written twice: the next owner
+            # compares both sides, and the brokers reject late writes.
+            _log.warning(f"{flow}: revoked before all its connectors have ended here")
 
     def start(self) -> None:
-        """Start everything; returns at once, `snapshots` tells how it goes."""
+        """Start everything. Returns at once; `snapshots` shows the progress."""
         if self._reading.metrics is not None:
             self._metrics = self._serve(self._reading.metrics)
         self._spark.start()
@@ -140,7 +140,7 @@ class Mirror:
                 raise
 
     def _serve_rest(self, rest: RunRestSettings) -> MirrorRestServer:
-        # After all else was started: what serves it takes long to load.
+        # Imported last: FastAPI takes long to load.
         from sparkmirror.runtime.mirror_rest import MirrorRestServer  # noqa: PLC0415
 
         return MirrorRestServer(
@@ -155,9 +155,9 @@ class Mirror:
         return MetricsServer(settings, self.snapshots, self.reloads)
 
     def reload(self) -> Reloaded:
-        """Read the file again and apply it: only what differs restarts.
+        """Read the file again and apply it; only what differs restarts.
 
-        ConfigError or SetupError: it is refused, and nothing has changed.
+        ConfigError or SetupError: the file is rejected, and nothing has changed.
         """
         reading = self._file.read()
         control_port(reading.spark)
@@ -184,7 +184,7 @@ class Mirror:
         return Reloaded(sentence, not changes.is_empty, bool(later))
 
     def _restart_metrics(self, wanted: MetricsSettings | None) -> None:
-        """Serve them where they are wanted; SetupError if that cannot be, and all is as before."""
+        """Serve metrics at another address; SetupError if that fails, and nothing has changed."""
         old = self._metrics
         if wanted == (old.settings if old else None):
             return
@@ -201,16 +201,16 @@ class Mirror:
             raise
 
     def failure(self) -> BaseException | None:
-        """Why there is no Spark, if it did not start or its JVM died."""
+        """Return the error if Spark did not start or its JVM died."""
         return self._spark.failure()
 
     def snapshots(self) -> list[FlowSnapshot]:
-        """Every pair, as it stands now."""
+        """Return the current state of all flows."""
         instances = self._supervisor.instances()
         return [flow.snapshot(instances) for flow in self._targets.flows()]
 
     def copying_snapshots(self) -> list[FlowSnapshot]:
-        """Every pair that does more than emit heartbeats."""
+        """Return the flows that do more than emit heartbeats."""
         instances = self._supervisor.instances()
         flows = [flow for flow in self._targets.flows() if flow.settings.enabled]
         return [flow.snapshot(instances) for flow in flows]
@@ -220,7 +220,7 @@ class Mirror:
         return all(one.state is FlowState.DONE for one in self.copying_snapshots())
 
     def stop(self) -> bool:
-        """End every flow in order; whether all of them wrote their positions in time."""
+        """End all flows. Returns whether all of them wrote their positions in time."""
         if self._rest is not None:
             self._rest.stop()
         is_clean = self._supervisor.close()
@@ -232,7 +232,7 @@ class Mirror:
 
 
 def _notice_key(one: Notice) -> tuple[str, str]:
-    """Without its line, which moves when others are added."""
+    """Identify a notice without its line number, which changes with other lines."""
     return one.key, one.message
 
 

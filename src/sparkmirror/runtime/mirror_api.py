@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A mirror that runs a file, as Connect's REST API sees it: three connectors for each pair.
+"""The ConnectApi of `sparkmirror run`: three connectors for each flow.
 
-They are named `A->B.MirrorSourceConnector` and so on, since MM2's own names are the same for every
-pair. What the file decides cannot be changed here, and the answer says so; pausing, stopping and
-restarting can, on any of the processes with the file (`runtime/commands.py`).
+They are named `A->B.MirrorSourceConnector` and so on: MM2's own names are the same for every
+flow. The file defines the connectors, so they cannot be created, changed or deleted here. They can
+be paused, stopped and restarted by any process with the file (`runtime/commands.py`).
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ status.storage.topic=mm2-status.internal
 
 @dataclass(frozen=True, slots=True)
 class _Connector:
-    """One connector of one pair at one moment."""
+    """One connector of one flow at one moment."""
 
     name: str
-    pair: MirrorFlow
+    flow: MirrorFlow
     kind: ConnectorClass
     instances: Mapping[str, InstanceView]
 
     def state(self) -> ConnectorState:
-        return self.pair.state(self.kind, self.instances)
+        return self.flow.state(self.kind, self.instances)
 
     @property
     def is_active(self) -> bool:
@@ -78,15 +78,15 @@ class MirrorApi(ConnectorQueries):
     def __init__(
         self,
         file: str,
-        pairs: Callable[[], Sequence[MirrorFlow]],
+        flows: Callable[[], Sequence[MirrorFlow]],
         instances: Callable[[], Mapping[str, InstanceView]],
         reading: Callable[[], ParsedRun],
         worker_id: str,
     ) -> None:
-        """`file` is what to change, `worker_id` what statuses name."""
+        """`file` is named in errors, `worker_id` in statuses."""
         super().__init__(LogLevels())
         self._file = file
-        self._pairs = pairs
+        self._flows = flows
         self._instances = instances
         self._reading = reading
         self._worker_id = worker_id
@@ -95,13 +95,13 @@ class MirrorApi(ConnectorQueries):
     # --- the process
 
     def refresh(self) -> None:
-        """Nothing: commands are read all the time."""
+        """Do nothing: `FlowCommands` polls."""
 
     def server_info(self) -> Mapping[str, str]:
-        """The cluster is the target of the first pair."""
+        """The cluster is the target of the first flow."""
         if self._cluster_id is None:
-            [pair, *_] = self._pairs()
-            with ClusterAdmin(pair.settings.target_admin) as admin:
+            [flow, *_] = self._flows()
+            with ClusterAdmin(flow.settings.target_admin) as admin:
                 self._cluster_id = admin.cluster().cluster_id or ""
         return {
             "version": PLUGIN_VERSION,
@@ -110,14 +110,14 @@ class MirrorApi(ConnectorQueries):
         }
 
     def health(self) -> tuple[int, Mapping[str, str]]:
-        """Healthy once every pair runs here or is known to run elsewhere."""
+        """Healthy once every flow runs here or is known to run elsewhere."""
         instances = self._instances()
-        flows = [pair.snapshot(instances) for pair in self._pairs()]
-        failed = [one for one in flows if one.state is FlowState.FAILED]
+        snapshots = [flow.snapshot(instances) for flow in self._flows()]
+        failed = [one for one in snapshots if one.state is FlowState.FAILED]
         if failed:
             message = f"{failed[0].flow}: {failed[0].reason}"
             return HTTPStatus.INTERNAL_SERVER_ERROR, {"status": "unhealthy", "message": message}
-        starting = [one.flow for one in flows if one.state is FlowState.STARTING]
+        starting = [one.flow for one in snapshots if one.state is FlowState.STARTING]
         if starting:
             message = f"Worker is still starting up: {', '.join(starting)}."
             return HTTPStatus.SERVICE_UNAVAILABLE, {"status": "starting", "message": message}
@@ -125,10 +125,10 @@ class MirrorApi(ConnectorQueries):
         return HTTPStatus.OK, {"status": "healthy", "message": message}
 
     def stage(self) -> str:
-        """Nothing keeps a request for long."""
+        """Always empty: no request waits for the process."""
         return ""
 
-    # --- what there is
+    # --- queries
 
     def _configs(self) -> Mapping[str, Config]:
         return {name: self._config(one) for name, one in self._connectors_by_name().items()}
@@ -158,18 +158,18 @@ class MirrorApi(ConnectorQueries):
         ]
 
     def _worker_config(self) -> WorkerConfig:
-        """A worker on the first pair's target, with the file's config providers."""
-        [pair, *_] = self._pairs()
-        servers = ",".join(pair.settings.target_admin.bootstrap_servers)
+        """A worker on the first flow's target, with the file's config providers."""
+        [flow, *_] = self._flows()
+        servers = ",".join(flow.settings.target_admin.bootstrap_servers)
         file = parse_properties(_WORKER.format(servers=servers), self._file)
         return WorkerConfig(file, self._reading().resolver)
 
     def topics(self, name: str) -> list[str]:
-        """The topics on the target that it writes to now."""
+        """Return the topics on the target that the connector writes to now."""
         one = self._connectors_by_name().get(name)
         if one is None or not one.is_active:
             return []
-        settings = one.pair.settings
+        settings = one.flow.settings
         names, source = (
             load_policy(settings.policy, settings.flow).replication,
             settings.flow.source,
@@ -182,11 +182,11 @@ class MirrorApi(ConnectorQueries):
         return sorted(names.format_remote_topic(source, topic) for topic in copied)
 
     def offsets(self, name: str) -> list[dict[str, Mapping[str, Json] | None]]:
-        """The stored positions of one that copies; the others have none of their own."""
+        """Return the stored positions of a source connector; other connectors have none."""
         one = self._require_connector(name, api_errors.connector_not_found)
         if one.kind is not ConnectorClass.SOURCE:
             return []
-        settings = one.pair.settings
+        settings = one.flow.settings
         store = OffsetStore(
             settings.state_cluster,
             settings.internal_topics.offsets,
@@ -205,7 +205,7 @@ class MirrorApi(ConnectorQueries):
             for tp, stored in sorted(store.read(_COMMAND_SECONDS).positions.items())
         ]
 
-    # --- what may be asked for
+    # --- commands
 
     def pause(self, name: str) -> None:
         self._set_target_state(name, TargetState.PAUSED)
@@ -223,7 +223,7 @@ class MirrorApi(ConnectorQueries):
         one = self._require_connector(name, api_errors.restart_target_not_found)
         before = self.status(name)
         with _command_errors():
-            one.pair.commands.request_restart(one.kind, _COMMAND_SECONDS, only_failed=only_failed)
+            one.flow.commands.request_restart(one.kind, _COMMAND_SECONDS, only_failed=only_failed)
         if not include_tasks and not only_failed:
             return None
         return as_restarting(before, include_tasks=True, only_failed=only_failed)
@@ -234,71 +234,65 @@ class MirrorApi(ConnectorQueries):
         if task not in one.state().tasks:
             raise api_errors.unknown_task(name, task)
         with _command_errors():
-            one.pair.commands.request_restart(one.kind, _COMMAND_SECONDS, only_failed=False)
+            one.flow.commands.request_restart(one.kind, _COMMAND_SECONDS, only_failed=False)
 
-    # --- what the file decides
+    # --- rejected: the file defines the connectors
 
     def create(self, name: str, config: Config, initial_state: str | None) -> ConnectorInfo:  # noqa: ARG002
-        """The file does."""
         self._reject("Connectors cannot be created here")
 
     def put_config(self, name: str, config: Config) -> tuple[ConnectorInfo, bool]:  # noqa: ARG002
-        """The file does."""
         self._reject("Connectors cannot be configured here")
 
     def patch_config(self, name: str, changes: Config) -> ConnectorInfo:  # noqa: ARG002
-        """The file does."""
         self._reject("Connectors cannot be configured here")
 
     def delete(self, name: str) -> None:
-        """The file does."""
         self._require_connector(name, api_errors.connector_not_found)
         self._reject("Connectors cannot be deleted here, only stopped")
 
     def reset_topics(self, name: str) -> None:
-        """Nothing is remembered that could be forgotten."""
+        """Reject: topics are not stored here."""
         self._require_connector(name, api_errors.connector_not_found)
         raise ApiError(HTTPStatus.FORBIDDEN, "Topic tracking reset is disabled.")
 
     def alter_offsets(self, name: str, entries: Sequence[OffsetEntry]) -> str:  # noqa: ARG002
-        """Positions of ours are more than an offset."""
+        """Reject: a stored position has more fields than the offset."""
         self._require_connector(name, api_errors.connector_not_found)
         self._reject("Offsets cannot be altered here")
 
     def reset_offsets(self, name: str) -> str:
-        """The same."""
         self._require_connector(name, api_errors.connector_not_found)
         self._reject("Offsets cannot be reset here")
 
     def put_tasks(self, name: str, signed: SignedBody, read: ParseTasks) -> None:  # noqa: ARG002
-        """Processes with the same file do not talk to each other."""
+        """Reject: only Connect workers send it."""
         self._reject("Tasks cannot be set here")
 
     def fence(self, name: str, signed: SignedBody) -> None:  # noqa: ARG002
-        """The same."""
         self._reject("Tasks cannot be fenced here")
 
     def _reject(self, what: str) -> NoReturn:
         raise ApiError(
             HTTPStatus.FORBIDDEN,
-            f"{what}: this is a mirror that runs the file {self._file}. Change the file, it is "
-            f"taken up without a restart.",
+            f"{what}: `sparkmirror run` takes them from the file {self._file}. Change the file; it "
+            "is reloaded without a restart.",
         )
 
     # --- loggers
 
     def set_logger(self, name: str, level: str, *, cluster: bool) -> list[str]:  # noqa: ARG002
-        """Set a level in this process; the others have loggers of their own."""
+        """Set a level in this process only."""
         return self._levels.set(name, level)
 
-    # --- inside
+    # --- helpers
 
     def _connectors_by_name(self) -> dict[str, _Connector]:
         instances = self._instances()
         found = (
-            _Connector(connector_name(pair.flow, kind), pair, kind, instances)
-            for pair in self._pairs()
-            for kind in pair.connectors
+            _Connector(connector_name(flow.flow, kind), flow, kind, instances)
+            for flow in self._flows()
+            for kind in flow.connectors
         )
         return {one.name: one for one in found}
 
@@ -309,7 +303,7 @@ class MirrorApi(ConnectorQueries):
         return found
 
     def _config(self, one: _Connector) -> dict[str, str | None]:
-        texts = self._reading().connectors.get(one.pair.flow, {}).get(one.kind, {})
+        texts = self._reading().connectors.get(one.flow.flow, {}).get(one.kind, {})
         return {**texts, "name": one.name}
 
     def _state_info(self, part: ReportedState) -> StateInfo:
@@ -318,12 +312,12 @@ class MirrorApi(ConnectorQueries):
     def _set_target_state(self, name: str, state: TargetState) -> None:
         one = self._require_connector(name, api_errors.unknown_connector)
         with _command_errors():
-            one.pair.commands.set_target_state(one.kind, state, _COMMAND_SECONDS)
+            one.flow.commands.set_target_state(one.kind, state, _COMMAND_SECONDS)
 
 
 @contextmanager
 def _command_errors() -> Iterator[None]:
-    """ApiError 500 if a command could not be written."""
+    """Raise ApiError 500 if a command cannot be written."""
     try:
         yield
     except TimeoutError:

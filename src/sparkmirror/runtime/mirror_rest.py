@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Serves the REST API of a mirror that runs a file, by default on this machine only."""
+"""Serves the REST API of `sparkmirror run`, by default on loopback only."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class MirrorRestServer:
-    """Serves from its making to `stop`; SetupError if an address that the file names is taken."""
+    """Serves from construction to `stop`; SetupError if an address of the file is in use."""
 
     def __init__(
         self,
@@ -41,13 +41,12 @@ class MirrorRestServer:
 
     @property
     def url(self) -> str:
-        """Where it is served."""
         return self._server.advertised_url
 
     def prepare_credentials(self, rest: RunRestSettings | None) -> Callable[[], None] | None:
-        """What serves with other certificates and users; None if the rest differs as well.
+        """Return a function that applies other certificates and users.
 
-        ConfigError if that cannot be.
+        None if other settings differ as well. ConfigError if they cannot be used.
         """
         served = self._rest.settings
         if rest is None or not rest.settings.differs_only_in_credentials(served):
@@ -62,7 +61,6 @@ class MirrorRestServer:
         return renew
 
     def stop(self) -> None:
-        """End it."""
         self._server.stop()
 
 
@@ -74,13 +72,13 @@ def _bind(rest: RunRestSettings) -> RestServer:
         if not rest.allows_any_port:
             raise
         first, *_ = rest.settings.listeners
-        _log.info(f"{error} The REST API takes any free port, as the file names none.")
+        _log.info(f"{error} The file sets no port: the REST API uses any free port.")
         listeners = (replace(first, port=0),)
         return RestServer(replace(rest.settings, listeners=listeners), options)
 
 
 def _worker_id(url: str) -> str:
-    """Host and port; the machine's name, where only the machine itself is served."""
+    """Return host and port; the host name instead of the loopback address."""
     found = urlsplit(url)
     host = socket.gethostname() if found.hostname == _LOOPBACK else found.hostname
     return f"{host}:{found.port}"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Target states of `run`: the pairs of the file in use, who owns them, and their commands.
+"""Target states of `run`: the flows of the file, their owners and their commands.
 
-A pair is three connectors. They run while this process owns the pair and its target states have
-been read; otherwise they stand by. The main thread applies newer files, the supervisor's polls.
+A flow has three connectors. They run while this process owns the flow and its target states have
+been read; otherwise they are on standby. The main thread applies reloads, the supervisor's polls.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _IDLE = {
     TargetState.PAUSED: (Desired.PAUSED, RunState.PAUSED),
     TargetState.STOPPED: (Desired.STOPPED, RunState.STOPPED),
 }
-_SLOW = "does not end; nothing copies beside it"
+_SLOW = "the previous instance has not ended; its successor waits"
 
 
 @dataclass(slots=True)
 class MirrorFlow:
-    """One pair. Any thread may read it; only `MirrorTargets` changes it."""
+    """One flow. Any thread may read it; only `MirrorTargets` changes it."""
 
     settings: FlowSettings
     group: GroupSettings
@@ -49,15 +49,14 @@ class MirrorFlow:
     commands: FlowCommands
     is_bounded: bool = False
     is_leaving: bool = False  # the group
-    successor: tuple[FlowSettings, GroupSettings] | None = None  # when it has left
+    successor: tuple[FlowSettings, GroupSettings] | None = None  # replaces it after it has left
     specs: Mapping[ConnectorClass, ConnectorSpec] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Build the specs."""
         self.use(self.settings)
 
     def use(self, settings: FlowSettings) -> None:
-        """Take other settings over."""
+        """Use other settings and rebuild the specs."""
         self.settings = settings
         self.specs = {
             kind: ConnectorSpec(
@@ -77,7 +76,7 @@ class MirrorFlow:
 
     @property
     def connectors(self) -> tuple[ConnectorClass, ...]:
-        """Those that the file asks for."""
+        """The connectors that the file enables."""
         return tuple(self.specs)
 
     @property
@@ -106,10 +105,10 @@ class MirrorFlow:
             for one in self.commands.take_restarts()
         ]
 
-    # --- what is shown
+    # --- reported state
 
     def state(self, kind: ConnectorClass, instances: Mapping[str, InstanceView]) -> ConnectorState:
-        """One connector, as Connect's REST API shows it."""
+        """Return the state of one connector, as the REST API shows it."""
         view = instances.get(connector_name(self.flow, kind))
         is_here = view is not None and (view.is_active or view.desired is not Desired.STANDBY)
         if view is not None and is_here:
@@ -120,7 +119,7 @@ class MirrorFlow:
         return source_state(self.snapshot(instances), ())
 
     def snapshot(self, instances: Mapping[str, InstanceView]) -> FlowSnapshot:
-        """The pair as one row."""
+        """Return the state of the flow, summarized over its connectors."""
         views = {
             kind: view
             for kind in ConnectorClass
@@ -132,9 +131,9 @@ class MirrorFlow:
         if not self.is_ready and not any(view.is_active for view in views.values()):
             status = self._status()
             return replace(now, state=status.state, reason=status.reason)
-        is_idle = first is not None and not first.is_active and first.desired in _RESTING
+        is_idle = first is not None and not first.is_active and first.desired in _IDLE_TARGETS
         if is_idle or kind not in self.specs:
-            now = replace(now, state=FlowState.PAUSED, reason=self._resting())
+            now = replace(now, state=FlowState.PAUSED, reason=self._idle_reason())
         elif now.state is FlowState.STANDBY:  # the supervisor has not polled yet
             now = replace(now, state=FlowState.STARTING)
         elif not self.settings.enabled and now.state is FlowState.RUNNING:
@@ -147,23 +146,23 @@ class MirrorFlow:
             return OwnershipStatus(FlowState.RETRYING, self.commands.problem)
         return status
 
-    def _resting(self) -> str:
+    def _idle_reason(self) -> str:
         states = self.commands.target_states or {}
         return ", ".join(f"{kind.value} is {state.lower()}" for kind, state in states.items())
 
 
-_RESTING = (Desired.PAUSED, Desired.STOPPED)
+_IDLE_TARGETS = (Desired.PAUSED, Desired.STOPPED)
 
 
 def connector_name(flow: Flow, kind: ConnectorClass) -> str:
-    """As REST shows it: MM2's own names are the same for every pair."""
+    """Return the name in the REST API: MM2's own names are the same for every flow."""
     return f"{flow}.{kind.value}"
 
 
 def _merged(
     now: FlowSnapshot, first: InstanceView | None, views: Mapping[ConnectorClass, InstanceView]
 ) -> FlowSnapshot:
-    """Add what the other connectors of a pair report, without repetitions."""
+    """Add the problems of the other connectors of a flow, without duplicates."""
     problems = [*now.problems]
     flow_problems = [*now.flow_problems]
     for view in views.values():
@@ -186,7 +185,7 @@ def _merged(
 
 
 class MirrorTargets:
-    """The pairs of the file in use, and the target states of their connectors."""
+    """The flows of the file, and the target states of their connectors."""
 
     def __init__(
         self,
@@ -216,13 +215,13 @@ class MirrorTargets:
             _start(one)
 
     def flows(self) -> list[MirrorFlow]:
-        """In the file's order, then those that leave."""
+        """Return the flows in the file's order, then those that leave."""
         return [*self._flows.values()]
 
     # --- the main thread
 
     def apply(self, reading: ParsedRun) -> None:
-        """Take a newer file over; returns at once."""
+        """Apply a newer file. Returns at once."""
         with self._lock:
             flows = dict(self._flows)
             for flow in flows.keys() - reading.flows.keys():
@@ -239,7 +238,7 @@ class MirrorTargets:
             self._flows = {flow: flows[flow] for flow in (*reading.flows, *flows)}
 
     def stop(self, seconds: float) -> None:
-        """Leave all groups, waiting so long."""
+        """Leave all groups; wait at most `seconds`."""
         flows = self.flows()
         for one in flows:
             _leave(one, None)
@@ -250,7 +249,7 @@ class MirrorTargets:
     # --- the supervisor's thread
 
     def poll(self) -> Wanted:
-        """The targets of all connectors; a pair that has left is replaced by its successor."""
+        """Return the targets of all connectors; replaces flows that have left by successors."""
         with self._lock:
             self._replace_left()
             flows = self.flows()
@@ -259,7 +258,7 @@ class MirrorTargets:
         return Wanted(targets, tuple(restarts))
 
     def announce(self, names: Collection[str]) -> None:
-        """Nothing: every process answers for itself."""
+        """Do nothing: each process reports only its own connectors."""
 
     def _replace_left(self) -> None:
         flows = dict(self._flows)
@@ -292,9 +291,9 @@ def _change(one: MirrorFlow, settings: FlowSettings) -> None:
 
 
 def _needs_new_ownership(one: MirrorFlow, settings: FlowSettings, group: GroupSettings) -> bool:
-    """Whether this process must leave and join again, elsewhere or as another user.
+    """Whether this process must leave and join again, with another group or cluster.
 
-    An owner keeps its place with other credentials: the old ones may not allow it to leave.
+    An owner stays when only credentials change: the old ones may not allow it to leave.
     """
     old, new = one.settings.target_admin, settings.target_admin
     if one.ownership.is_owner:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Of all processes with the same file only one runs a pair: MM2's own group says which.
+"""Decides by a consumer group which process runs a flow, of all processes with the same file.
 
-The group is that of MM2's workers (`group.id`, by default `A-mm2`, on the target), the pair a
-piece of work that one member runs while the others with the same pair stand by. Workers, Java's and
-ours, speak other protocols, so a group is theirs or ours: a Java MM2 with the same file keeps us
-waiting, and is refused while we are there.
+The group is that of MM2's workers (`group.id`, by default `A-mm2`, on the target). The flow is
+assigned to one member; the other members with that flow are on standby. A coordinator accepts one
+protocol per group: while a Java MM2 with the same file is a member, this process waits, and vice
+versa.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from sparkmirror.wire.settings import ConnectionSettings
 
 @dataclass(frozen=True, slots=True)
 class OwnershipStatus:
-    """What is shown of a pair that does not run here."""
+    """The state of a flow that does not run here, and the reason."""
 
     state: FlowState
     reason: str
 
 
 class FlowOwnership:
-    """The place of this process in the group of one pair. Thread-safe."""
+    """The membership of this process in the group of one flow. Thread-safe."""
 
     def __init__(
         self,
@@ -41,9 +41,9 @@ class FlowOwnership:
         on_change: Callable[[], None],
         release: Callable[[], None],
     ) -> None:
-        """`process_id` names this process to the others.
+        """`process_id` identifies this process in the statuses of others.
 
-        `release` runs on the group's thread and returns when the pair writes nothing any more.
+        `release` runs on the group's thread and returns when the flow writes nothing any more.
         """
         self._name = str(settings.flow)
         self._group = group.group_id
@@ -61,36 +61,34 @@ class FlowOwnership:
         )
 
     def start(self) -> None:
-        """Join the group."""
         self._membership.start()
 
     def update_connection(self, connection: ConnectionSettings) -> None:
-        """Use other connection settings from now on; the place is kept."""
+        """Use other connection settings from now on; stays a member."""
         self._membership.update_connection(connection)
 
     def stop(self, seconds: float) -> bool:
-        """Release the pair and leave the group, waiting so long; whether that is done."""
+        """Release the flow and leave the group. Returns whether that is done within `seconds`."""
         return self._membership.stop(seconds)
 
     @property
     def is_owner(self) -> bool:
-        """Whether this process runs the pair; False as soon as the place may be another's."""
+        """Whether this process runs the flow; False as soon as the membership may be lost."""
         return self._is_assigned and self._membership.is_member
 
     def status(self) -> OwnershipStatus:
-        """Why the pair does not run here."""
+        """Return why the flow does not run here."""
         member = self._membership
         if member.problem is not None:
             return OwnershipStatus(_state(member), member.problem)
         if not member.is_member or self._name in member.assignment:
-            group = f"group {self._group} on {self._cluster}"
             return OwnershipStatus(
-                FlowState.STARTING, f"asks {group} whether another process runs it"
+                FlowState.STARTING, f"joining group {self._group} on {self._cluster}"
             )
         return OwnershipStatus(FlowState.STANDBY, f"stands by: {self._owner_description()} runs it")
 
     def _owner_description(self) -> str:
-        """The leader knows who has what; the others know the leader, which mostly has it itself."""
+        """Name the owner if this process leads the group, else the leader."""
         owner = self._membership.owner_url(self._name)
         if owner is not None:
             return owner
@@ -108,7 +106,7 @@ class FlowOwnership:
 
 
 def _state(member: Membership) -> FlowState:
-    """A group that others use makes us stand by; a refusal needs a person."""
+    """Return STANDBY if others use the group, FAILED if a retry cannot help."""
     if member.is_standby:
         return FlowState.STANDBY
     error = member.error
@@ -117,7 +115,7 @@ def _state(member: Membership) -> FlowState:
 
 
 class _SingleFlow:
-    """The work of this group is always the one pair: the file says so, no topic is read."""
+    """A ConfigView with one flow, from the file; no topic is read."""
 
     def __init__(self, name: str) -> None:
         self._configured = AssignableConnectors(0, flow=name)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the files of a process again when they have changed; applies or refuses them as a whole.
+"""Reloads the files of a process when they have changed; applies all changes or none.
 
-`poll` runs on the main thread, about twice a second. A refused reload leaves everything as it was:
-the log has one line per error, and `errors` keeps them in view until a reload succeeds.
+`poll` runs on the main thread, about twice a second. A rejected reload changes nothing: each error
+is logged, and `errors` has them until a reload succeeds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Reloaded:
-    """What a reload did."""
+    """The result of a reload."""
 
     sentence: str
     is_change: bool
@@ -34,18 +34,18 @@ class Reloaded:
 
 
 class Reloadable(Protocol):
-    """A process that can read its files again: `Mirror` or `Worker`."""
+    """A process that can reload its files: `Mirror` or `Worker`."""
 
     def reload(self) -> Reloaded:
-        """Read and apply; SparkmirrorError: refused, and nothing has changed."""
+        """Read and apply; SparkmirrorError: rejected, and nothing has changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReloadRules:
-    """What differs between `run` and `worker`."""
+    """The differences between `run` and `worker`."""
 
-    rereads_own_file: bool  # False: the lines of the file count from start to end, as in Connect
-    refused: str  # the last line of a refusal
+    rereads_own_file: bool  # False: changes of the file itself need a restart, as in Connect
+    refused: str  # the last line of a rejection
 
 
 class Reloader:
@@ -59,7 +59,7 @@ class Reloader:
         metrics: ReloadMetrics,
         rules: ReloadRules,
     ) -> None:
-        """`files` are those that were read at the start."""
+        """`files` are the files read at the start."""
         self._file = file
         self._watch = FileWatcher(files)
         self._runtime = runtime
@@ -68,7 +68,7 @@ class Reloader:
         self.errors: tuple[str, ...] = ()
 
     def poll(self, *, is_requested: bool = False) -> None:
-        """Apply what has changed; `is_requested`: reload in any case."""
+        """Reload if files have changed; `is_requested`: reload in any case."""
         changed = self._watch.poll()
         others = [one for one in changed if one != self._file]
         if self._rules.rereads_own_file:
@@ -76,7 +76,7 @@ class Reloader:
         else:
             is_due = bool(others)
             if self._file in changed:
-                _log.warning(f"{self._file} has changed, which takes effect at the next start.")
+                _log.warning(f"{self._file} has changed; restart the process to apply it.")
         if is_due or is_requested:
             cause = f"{format_paths(others)} changed: " if others else ""
             self._reload(cause if is_due else "SIGHUP: ")
@@ -90,8 +90,8 @@ class Reloader:
             except SparkmirrorError as error:
                 self._refuse(cause, str(error))
             except Exception as error:  # noqa: BLE001 - logged and shown, as a thread's root does
-                # Whatever it is, a file that somebody edits must not end what runs.
-                _log.exception(f"{cause}{self._file.name} could not be reloaded")
+                # An edited file must not end a running process.
+                _log.exception(f"{cause}cannot reload {self._file.name}")
                 self._refuse(cause, f"{type(error).__name__}: {error}")
             else:
                 self.errors = ()
@@ -100,7 +100,7 @@ class Reloader:
                 self._metrics.record(result)
                 level = logging.WARNING if reloaded.needs_restart else logging.INFO
                 _log.log(level, f"{cause}{reloaded.sentence}")
-        # What a partial reading did not come to is still watched.
+        # Files that an incomplete reload has not read are still watched.
         self._watch.watch(files, is_complete=is_applied and self._rules.rereads_own_file)
 
     def _refuse(self, cause: str, text: str) -> None:

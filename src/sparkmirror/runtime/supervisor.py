@@ -2,13 +2,13 @@
 """Starts and ends the connector instances of this process until they match their targets.
 
 Level-triggered: every round polls the `TargetSource` and closes the gap. The supervisor's thread
-owns the slots; `release`, `restart` and `close` only mark a slot and ask its instance to end.
+owns the slots; `release`, `restart` and `close` only mark a slot and stop its instance.
 
     A  Two instances of one name never overlap: a successor is built after its predecessor's end.
     B  An instance starts only from targets that were polled after the last `release`. The caller
        of `release` has changed its source before.
     C  `release` returns True only when nothing of these names writes any more.
-    D  No caller but those of `release` and `close` waits.
+    D  Only the callers of `release` and `close` wait.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from sparkmirror.wire.backoff import Backoff
 
 _ENDING_SECONDS = 0.05  # between two rounds while an instance ends
 _POLL_SECONDS = 0.5
-_SETTLE_SECONDS = 1.0  # for what writes no positions, when the process ends
+_SETTLE_SECONDS = 1.0  # for connectors without positions, when the process ends
 _log = logging.getLogger(__name__)
 
 
 class TargetSource(Protocol):
-    """Where target states come from."""
+    """A source of target states."""
 
     def poll(self) -> Wanted:
-        """Supervisor's thread, about twice a second and after every wake; no network."""
+        """Return all targets. Supervisor's thread, twice a second and after `wake`; no network."""
 
     def announce(self, names: Collection[str]) -> None:
         """Called before these get their first instance here; ClusterError: they do not start."""
@@ -57,7 +57,7 @@ InstanceBuilder = Callable[[ConnectorSpec, FlowStatus], ConnectorInstance]
 
 
 class Supervisor:
-    """Keeps the connector instances of this process as their targets say."""
+    """Keeps the connector instances of this process in their target states."""
 
     def __init__(
         self,
@@ -68,19 +68,19 @@ class Supervisor:
         start_spark: Callable[[Mapping[str, int]], None] = lambda _: None,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
-        """`start_spark` starts Spark for these labels and their splits unless it has started.
+        """`start_spark` starts Spark, unless it has started, for splits by connector label.
 
-        Without it Spark is the root's business. `on_change` runs after a round that has started,
-        stopped or forgotten an instance. Both run on the supervisor's thread.
+        By default the caller starts Spark. `on_change` runs after a round that has started,
+        stopped or removed an instance. Both run on the supervisor's thread.
         """
         self._source = source
         self._build = build
         self._spark = spark
         self._start_spark = start_spark
         self._on_change = on_change
-        self._changed = threading.Condition()  # also the lock of what follows
+        self._changed = threading.Condition()  # guards the next four attributes
         self._slots: dict[str, ConnectorSlot] = {}
-        self._revision = 0  # of `release` and `close`
+        self._revision = 0  # counts `release` and `close`
         self._is_woken = False
         self._is_closing = False
         # Supervisor's thread only.
@@ -95,7 +95,6 @@ class Supervisor:
         self._announce_problem = ""
 
     def start(self) -> None:
-        """Start the supervisor's thread."""
         self._thread.start()
 
     def wake(self) -> None:
@@ -110,12 +109,12 @@ class Supervisor:
         return self._round_problem or self._announce_problem
 
     def instances(self) -> dict[str, InstanceView]:
-        """Every connector that has a target or still ends, by name. Thread-safe."""
+        """Return all connectors that have a target or are ending, by name. Thread-safe."""
         with self._changed:
             return {name: slot.view() for name, slot in self._slots.items()}
 
     def restart(self, restart: Restart) -> bool:
-        """Restart a connector or its tasks; False: there is none of that name. Thread-safe."""
+        """Restart a connector or its tasks; False if it does not exist. Thread-safe."""
         with self._changed:
             found = self._restart(restart)
             self._is_woken = True
@@ -125,8 +124,8 @@ class Supervisor:
     def release(self, names: Collection[str], seconds: float) -> bool:
         """End these and wait until they write nothing; False: not in time. Thread-safe.
 
-        The source must have stopped asking for them. An instance that waits for an unreachable
-        cluster writes nothing, though it ends later.
+        The source must not want them any more. An instance that waits for an unreachable cluster
+        writes nothing, although it ends later.
         """
         with self._changed:
             self._revision += 1
@@ -139,7 +138,7 @@ class Supervisor:
         return self._wait(lambda: not any(slot.may_write for slot in slots), seconds)
 
     def close(self, seconds: float = SLOW_SECONDS) -> bool:
-        """End all within this time; whether every source wrote its positions."""
+        """End all instances. Returns whether all sources wrote their positions in time."""
         deadline = time.monotonic() + seconds
         with self._changed:
             self._revision += 1
@@ -176,8 +175,8 @@ class Supervisor:
                 self._round_problem = ""
                 backoff.reset()
             except Exception as error:  # noqa: BLE001 - the root of the thread
-                # Without it nothing would be started or ended any more.
-                _log.exception("A round of the supervisor failed; trying again.")
+                # Without this thread no instance would be started or stopped any more.
+                _log.exception("A round of the supervisor failed; retrying.")
                 self._round_problem = f"{type(error).__name__}: {error}"
                 pause = backoff.next_pause()
             with self._changed:
@@ -186,12 +185,12 @@ class Supervisor:
                 self._is_woken = False
 
     def step(self) -> float:
-        """Run one round; returns the pause until the next one. Supervisor's thread, or a test."""
+        """Run one round. Returns the pause until the next one. Supervisor's thread, or a test."""
         with self._changed:
             revision = self._revision
         wanted = self._source.poll()
         with self._changed:
-            for restart in wanted.restarts:  # taken from the source once: not to be lost
+            for restart in wanted.restarts:  # the source returns each of them only once
                 self._restart(restart)
             if revision != self._revision:
                 return 0.0
@@ -213,7 +212,7 @@ class Supervisor:
         return _POLL_SECONDS if all(slot.is_slow for slot in ending) else _ENDING_SECONDS
 
     def _apply(self, targets: Mapping[str, Target]) -> list[ConnectorSlot]:
-        """Take targets over under the lock; returns the slots that need an instance."""
+        """Apply targets, under the lock. Returns the slots that need an instance."""
         for name, target in targets.items():
             slot = self._slots.get(name)
             if slot is None:
@@ -252,7 +251,7 @@ class Supervisor:
         return True
 
     def _share_spark(self, due: list[ConnectorSlot], *, expects_copying: bool) -> None:
-        """Divide the slots among the connectors that copy; restart the tasks of those with less."""
+        """Divide Spark's slots among the source connectors; replan those that get fewer."""
         with self._changed:
             slots = [slot for slot in self._slots.values() if slot.wanted_splits]
             wanted = {slot.spec.label: slot.wanted_splits for slot in slots if slot.spec}
@@ -270,7 +269,7 @@ class Supervisor:
             self._spark_failure = ""
         except SparkmirrorError as error:
             if str(error) != self._spark_failure:
-                _log.error(f"Spark cannot be started: {error}")
+                _log.error(f"Cannot start Spark: {error}")
             self._spark_failure = str(error)
             for slot in copying:
                 self._fail(slot, error)
@@ -279,7 +278,7 @@ class Supervisor:
             for slot in slots:
                 is_active = slot.instance is not None and slot.ending_since is None
                 if is_active and slot.instance and slot.status.name in shrunk:
-                    _log.info(f"{slot.status.name}: planned anew with fewer splits")
+                    _log.info(f"{slot.status.name}: replanning with fewer splits")
                     slot.instance.replan()
 
     def _announce(self) -> None:
@@ -304,7 +303,7 @@ class Supervisor:
         self._announce_backoff.reset()
 
     def _start(self, slot: ConnectorSlot, revision: int) -> bool:
-        """Build and start an instance; False: targets may have changed meanwhile."""
+        """Build and start an instance; False if the targets may have changed meanwhile."""
         spec, status = slot.spec, slot.status.restarted()
         if spec is None or slot.failure:
             return True
@@ -315,7 +314,7 @@ class Supervisor:
                     return False
                 instance.start()
                 slot.instance, slot.status = instance, status
-        except Exception as error:  # noqa: BLE001 - plugins of the user's: the status must tell
+        except Exception as error:  # noqa: BLE001 - user plugins may raise anything
             self._fail(slot, error)
         return True
 
@@ -323,7 +322,7 @@ class Supervisor:
         sentence = str(error)
         if not isinstance(error, SparkmirrorError):
             sentence = f"{type(error).__name__}: {error}"
-        _log.error(f"{slot.status.name}: cannot be run: {sentence}")
+        _log.error(f"{slot.status.name}: cannot start: {sentence}")
         trace = "".join(traceback.format_exception(error))
         with self._changed:
             slot.failure = f"{sentence}\n{trace}"

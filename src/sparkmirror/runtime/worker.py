@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Connect worker: the parts, and the calls between their threads.
+"""Composition root of `worker`: a Connect worker, its parts and the calls between their threads.
 
-A request writes to the config topic (`WorkerApi`, `GroupLeader`). The topic's change wakes the
-supervisor, here or, through the `TopicWatcher`, on every worker. The supervisor polls the
-`Reconciler` and starts and ends connector instances. The `Reporter` writes to the topics what has
-become of them. `Membership` decides which worker leads and which connectors run here.
+A request writes to the config topic (`WorkerApi`, `GroupLeader`). The change wakes the supervisor
+of this worker, and through the `TopicWatcher` those of all workers. The supervisor polls the
+`Reconciler`, and starts and stops connector instances. The `Reporter` writes their statuses and
+tasks to the topics. `Membership` decides which worker leads and which connectors run here.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from sparkmirror.spark.shared_context import SharedSparkContext
 from sparkmirror.topology.replication_factors import ReplicationFactorChooser
 
 _LEAVE_SECONDS = 30.0
-_SPARK_ROOM = 240  # splits of connectors that may still come; a slot of a local Spark costs nothing
+_SPARK_ROOM = 240  # splits for connectors created later; a slot of a local Spark costs nothing
 _log = logging.getLogger(__name__)
 
 
@@ -47,10 +47,10 @@ class ConnectWorker:
     """From `start` to `stop`; `api` is its ConnectApi."""
 
     def __init__(self, file: WorkerConfig, url: str, *, master: str | None = None) -> None:
-        """`url` is where other workers reach this one."""
+        """`url` is the advertised URL of this worker."""
         settings = file.settings
         self._file = file
-        # Revoked connectors end within this time, or the group would go on without this worker.
+        # Revoked connectors must end within this time, or this worker loses its membership.
         self._release_seconds = 0.7 * settings.group.rebalance_timeout_ms / 1000
         self._startup = Startup()
         self._spark: SharedSparkContext[str] = SharedSparkContext(master)
@@ -114,11 +114,11 @@ class ConnectWorker:
         self._thread = threading.Thread(target=self._run_start, name="connect/start", daemon=True)
 
     def start(self) -> None:
-        """Return at once; the API shows how far the start is."""
+        """Start everything. Returns at once; the API shows the progress."""
         self._thread.start()
 
     def update_credentials(self) -> None:
-        """Use what the file refers to now: for new connections, and for connectors that differ."""
+        """Use changed credentials for new connections; restart connectors that differ."""
         connection = self._file.settings.connection
         self._group_state.update_connection(connection)
         self._config_watcher.update_connection(connection)
@@ -127,7 +127,7 @@ class ConnectWorker:
         self._supervisor.wake()
 
     def stop(self) -> bool:
-        """Leave the group and end everything; whether all of it ended in order."""
+        """Leave the group and end everything. Returns whether all of it ended cleanly."""
         self._startup.stage = "stopping"
         self._startup.stopping.set()
         self._thread.join()
@@ -140,13 +140,13 @@ class ConnectWorker:
         return has_left and is_clean
 
     def failure(self) -> BaseException | None:
-        """Why this worker cannot go on, if only a person or a new process helps."""
+        """Return the error that only a restart, perhaps after a correction, can resolve."""
         if self._startup.failure is None:
             self._startup.failure = self._membership.failure or self._spark.failure()
         return self._startup.failure
 
     def snapshots(self) -> list[FlowSnapshot]:
-        """The figures of the connectors that copy here."""
+        """Return the snapshots of the source connectors of this worker."""
         return [
             view.snapshot
             for view in self._shown_instances().values()
@@ -154,21 +154,21 @@ class ConnectWorker:
         ]
 
     def metrics(self) -> WorkerMetrics:
-        """What it runs, and its place in the group."""
-        place = self._membership
+        """Return the task states by connector, and the membership."""
+        member = self._membership
         return WorkerMetrics(
             {
                 name: [task.state.value.lower() for _, task in sorted(view.state.tasks.items())]
                 for name, view in self._shown_instances().items()
             },
-            leader=place.leader_url or "",
-            generation=place.generation,
-            is_rebalancing=not place.is_settled,
-            is_leader=place.is_leader,
+            leader=member.leader_url or "",
+            generation=member.generation,
+            is_rebalancing=not member.is_settled,
+            is_leader=member.is_leader,
         )
 
     def _shown_instances(self) -> Mapping[str, InstanceView]:
-        """Without connectors that are stopped, as Connect counts them."""
+        """Return the instances without stopped connectors, as Connect counts them."""
         return {
             name: view
             for name, view in self._supervisor.instances().items()
@@ -187,22 +187,22 @@ class ConnectWorker:
             self._membership.start()
             self._startup.is_started = True
         except Exception as error:  # noqa: BLE001 - a thread's root: the process must end
-            _log.exception("The worker could not be started.")
+            _log.exception("The worker failed to start.")
             self._startup.failure = error
 
     # --- threads of requests
 
     def _restart(self, restart: Restart) -> None:
-        """The status of the connector is written before the response is sent."""
+        """Restart, and write the status before the response is sent."""
         if not restart.tasks_only:
-            self._config_cache.invalidate(restart.name)  # its references are read again
+            self._config_cache.invalidate(restart.name)  # files that it refers to are read again
         self._supervisor.restart(restart)
         self._reporter.update_statuses()
 
     # --- the supervisor's thread
 
     def _start_spark(self, wanted: Mapping[str, int]) -> None:
-        """Start Spark unless it runs, with room for these and for others that will come."""
+        """Start Spark unless it runs, with room for these and for later connectors."""
         if not self._spark.is_configured:
             options = self._file.settings.spark
             self._spark.configure(options, wanted or {"": 1}, room=_SPARK_ROOM)
@@ -222,19 +222,19 @@ class ConnectWorker:
         self._reporter.wake(read=True)
 
     def _on_revoked(self, names: Collection[str]) -> None:
-        """Return when nothing of these writes here any more, and the group can know it."""
+        """Return when these write nothing any more, and their statuses say so."""
         self._reconciler.revoke(names)
         if not self._supervisor.release(names, self._release_seconds):
-            # Nothing is written twice: the next owner compares both sides, and the brokers refuse
+            # Nothing is written twice: the next owner compares both sides, and the brokers reject
             # late writes.
-            _log.warning(f"{', '.join(names)}: revoked before everything has ended here")
+            _log.warning(f"{', '.join(names)}: revoked before they have ended here")
         self._reporter.give_up(names)
 
 
 class Worker:
-    """Composition root of `worker`: the REST server, the metrics and the Connect worker.
+    """The REST server, the metrics server and the Connect worker of one process.
 
-    The constructor binds the REST port; SetupError if that cannot be.
+    The constructor binds the REST ports; SetupError if that fails.
     """
 
     def __init__(self, file: WorkerConfig, *, master: str | None = None) -> None:
@@ -245,7 +245,7 @@ class Worker:
         self.reloads = ReloadMetrics()
 
     def start(self) -> None:
-        """Start everything; returns at once."""
+        """Start everything. Returns at once."""
         settings = self._file.settings
         if settings.metrics is not None:
             self._metrics = MetricsServer(
@@ -258,20 +258,18 @@ class Worker:
         self._connect.start()
 
     def reload(self) -> Reloaded:
-        """Use what the file refers to now: certificates, passwords, users of the REST API."""
+        """Reload the files that the worker's file refers to: certificates, passwords, users."""
         return reload_credentials(self._file, self._server, self._connect.update_credentials)
 
     def failure(self) -> BaseException | None:
-        """Why this worker cannot go on, if only a person or a new process helps."""
         return self._connect.failure()
 
     def snapshots(self) -> list[FlowSnapshot]:
-        """The figures of the connectors that copy here."""
         return self._connect.snapshots()
 
     def stop(self) -> bool:
-        """Leave the group and end everything; whether all of it ended in order."""
-        # The REST server ends last: requests are still answered that this worker stops.
+        """Leave the group and end everything. Returns whether all of it ended cleanly."""
+        # The REST server ends last, because it responds to requests until then.
         is_clean = self._connect.stop()
         self._server.stop()
         if self._metrics is not None:
@@ -282,7 +280,7 @@ class Worker:
 def reload_credentials(
     file: WorkerConfig, server: RestServer, update_credentials: Callable[[], None]
 ) -> Reloaded:
-    """Apply changed credentials of a worker's file; ConfigError: refused."""
+    """Apply changed credentials of a worker's file; ConfigError: rejected."""
     changes = file.reload_credentials()
     if changes.rest:
         server.prepare_credentials_update(file.settings.rest)()
@@ -290,10 +288,10 @@ def reload_credentials(
         update_credentials()
     parts = []
     if changes.connection:
-        parts.append("new connections to the worker's cluster use it")
+        parts.append("used for new connections to the worker's cluster")
     if changes.rest:
-        parts.append("the REST API uses it")
+        parts.append("used by the REST API")
     if changes.needs_restart:
-        parts.append("values that a worker reads once take effect at the next start")
-    sentence = "; ".join(parts) or "nothing to do for the worker itself"
+        parts.append("some values take effect only after a restart")
+    sentence = "; ".join(parts) or "no change for the worker itself"
     return Reloaded(sentence, changes.connection or changes.rest, changes.needs_restart)

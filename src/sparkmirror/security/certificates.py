@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How strong a certificate is, and when it is valid, read from its bytes (DER).
+"""Validity and strength of an X.509 certificate, parsed from DER.
 
-certificate   body, way of signing, signature
-body          [0] version, serial number, way of signing, issuer, validity, subject, key, ...
-key           its kind, then its bits: of RSA the modulus comes first, of EC they are a point
+Certificate            tbsCertificate, signatureAlgorithm, signature
+tbsCertificate         [0] version, serialNumber, signature, issuer, validity, subject, key, ...
+SubjectPublicKeyInfo   algorithm, then the key bits: RSA starts with the modulus, EC is a point
 
-Pure, and small enough for tasks: these look at every broker's certificate.
+Pure, without `cryptography`: executors parse the certificate of every broker.
 """
 
 from __future__ import annotations
@@ -19,61 +19,63 @@ from sparkmirror.security.der import DerValue, all_values, first_value
 
 _PEM = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 _VERSION = 0xA0
-_SHORT_YEAR = 0x17  # the tag of a time with two digits for it
-_RSA = tuple(map(bytes.fromhex, ("2a864886f70d010101", "2a864886f70d01010a")))  # or only for PSS
+_SHORT_YEAR = 0x17  # tag of UTCTime: a year of two digits
+_RSA = tuple(map(bytes.fromhex, ("2a864886f70d010101", "2a864886f70d01010a")))  # RSA, RSASSA-PSS
 _DSA = bytes.fromhex("2a8648ce380401")
 _EC = bytes.fromhex("2a8648ce3d0201")
-_MD = tuple(map(bytes.fromhex, ("2a864886f70d010104", "2a864886f70d0205")))  # MD5 with RSA; MD5
+_MD5 = tuple(map(bytes.fromhex, ("2a864886f70d010104", "2a864886f70d0205")))  # MD5 with RSA; MD5
 _SHA1 = tuple(
     map(bytes.fromhex, ("2a864886f70d010105", "2a8648ce3d0401", "2a8648ce380403", "2b0e03021d"))
 )
-_LEAST_BITS = {"RSA": 1024, "DSA": 1024, "EC": 224}  # what Java 17 takes
-_GOOD_BITS = {"RSA": 2048, "DSA": 2048, "EC": 224}
+_MIN_BITS = {"RSA": 1024, "DSA": 1024, "EC": 224}  # Java 17's minimum
+_RECOMMENDED_BITS = {"RSA": 2048, "DSA": 2048, "EC": 224}
 
 
 @dataclass(frozen=True, slots=True)
 class CertificateFacts:
-    """What one certificate says about itself."""
+    """Validity, key and signature digest of a certificate."""
 
-    begins: datetime
-    ends: datetime
-    kind: str  # of its key: RSA, DSA, EC; empty: another, of which all are strong
+    not_before: datetime
+    not_after: datetime
+    kind: str  # key type: RSA, DSA, EC; empty for others, which are all strong
     bits: int
-    digest: str  # what it is signed with: MD5 or SHA-1; empty: something better
+    digest: str  # a weak signature digest: MD5 or SHA-1; empty for stronger ones
 
     @property
     def is_key_rejected(self) -> bool:
-        """Whether its key is one that nobody should take any more."""
-        return self.bits < _LEAST_BITS.get(self.kind, 0)
+        """Whether the key is below Java's minimum size."""
+        return self.bits < _MIN_BITS.get(self.kind, 0)
 
     @property
     def is_key_weak(self) -> bool:
-        """Whether its key is shorter than it should be."""
-        return self.bits < _GOOD_BITS.get(self.kind, 0)
+        """Whether the key is below the recommended size."""
+        return self.bits < _RECOMMENDED_BITS.get(self.kind, 0)
 
 
 def split_pem(pem: str) -> list[bytes]:
-    """The bytes of each that stands in a text; ValueError if one is damaged."""
+    """Return the certificates of a PEM text as DER. Raises ValueError if one is damaged."""
     return list(map(ssl.PEM_cert_to_DER_cert, _PEM.findall(pem)))
 
 
 def parse_certificate(der: bytes) -> CertificateFacts:
-    """ValueError if it is no certificate."""
+    """Parse DER. Raises ValueError if it is not a certificate."""
     try:
         return _facts(der)
     except IndexError as error:
-        raise ValueError("a certificate ends too early") from error
+        raise ValueError("a certificate is truncated") from error
 
 
 def _facts(der: bytes) -> CertificateFacts:
-    body, way, *_ = all_values(first_value(memoryview(der)).content)
+    body, signature_algorithm, *_ = all_values(first_value(memoryview(der)).content)
     fields = list(all_values(body.content))
     if fields[0].tag == _VERSION:
         del fields[0]
-    _serial, _way, _issuer, validity, _subject, key, *_ = fields
-    begins, ends = map(_time, all_values(validity.content))
+    _serial, _algorithm, _issuer, validity, _subject, key, *_ = fields
+    not_before, not_after = map(_time, all_values(validity.content))
     kind, bits = _strength(key)
-    return CertificateFacts(begins, ends, kind, bits, _digest(bytes(way.content)))
+    return CertificateFacts(
+        not_before, not_after, kind, bits, _digest(bytes(signature_algorithm.content))
+    )
 
 
 def _time(value: DerValue) -> datetime:
@@ -84,24 +86,24 @@ def _time(value: DerValue) -> datetime:
 
 
 def _strength(key: DerValue) -> tuple[str, int]:
-    way, bits = all_values(key.content)
-    name, *parameters = all_values(way.content)
-    content = bits.content[1:]  # the first byte says how many bits of the last one do not count
+    algorithm, bits = all_values(key.content)
+    name, *parameters = all_values(algorithm.content)
+    content = bits.content[1:]  # the first byte is the number of unused bits in the last one
     match bytes(name.content):
         case kind if kind in _RSA:
             return "RSA", _number(first_value(first_value(content).content)).bit_length()
         case kind if kind == _DSA:
             return "DSA", _number(first_value(parameters[0].content)).bit_length()
         case kind if kind == _EC:
-            is_whole = content[0] == 0x04  # noqa: PLR2004 - or only one of the two coordinates
-            return "EC", (len(content) - 1) * 8 // (2 if is_whole else 1)
+            is_uncompressed = content[0] == 0x04  # noqa: PLR2004 - both coordinates of the point
+            return "EC", (len(content) - 1) * 8 // (2 if is_uncompressed else 1)
     return "", 0
 
 
-def _digest(way: bytes) -> str:
-    if any(name in way for name in _MD):
+def _digest(algorithm: bytes) -> str:
+    if any(name in algorithm for name in _MD5):
         return "MD5"
-    return "SHA-1" if any(name in way for name in _SHA1) else ""
+    return "SHA-1" if any(name in algorithm for name in _SHA1) else ""
 
 
 def _number(value: DerValue) -> int:

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The last word on a server's certificate: what Java 17 takes, and no more.
+"""Verifies a server's certificate chain by the rules of Java 17.
 
-Companies have brokers with certificates that OpenSSL refuses by default and Java does not: signed
-with SHA-1, or with RSA keys of 1,024 bits, by an authority of their own, which may have expired.
-OpenSSL knows only levels, and the one that lets these pass lets all pass. So a client that has a
-truststore asks OpenSSL for signatures, names and purposes, and after each handshake looks at the
-chain that OpenSSL has built:
+OpenSSL rejects some certificates that Java accepts and companies use: signed with SHA-1, with RSA
+keys of 1,024 bits, or by a private CA that has expired. OpenSSL's only setting is a security level,
+and the level that accepts these accepts everything. So with a truststore, OpenSSL at level 0 checks
+signatures, names and purposes. After each handshake this module checks the chain OpenSSL built:
 
-- up to the first certificate that is trusted: no RSA or DSA key below 1,024 bits, no EC below 224
-- below that one: valid by its dates, and not signed with MD5
+- up to the first trusted certificate: RSA and DSA keys of at least 1,024 bits, EC of at least 224
+- before that certificate: within its validity, and not signed with MD5
 
-What is in the truststore is trusted as it is, whatever its dates: while one of them is out of date
-OpenSSL is told to look at none. Nothing was sent by then but our own certificate.
+A certificate in the truststore is trusted whatever its dates. While one of them is outside its
+validity, OpenSSL's date check is off. Until this check, the client has sent only its certificate.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from typing import Any
 
 from sparkmirror.security.certificates import CertificateFacts, parse_certificate
 
-_NO_CHECK_TIME = 0x200000  # OpenSSL's flag, which Python has no name for
-_DER = 2  # as the ssl module's C part calls it
-# The codes and words of OpenSSL.
+_NO_CHECK_TIME = 0x200000  # X509_V_FLAG_NO_CHECK_TIME; Python does not export it
+_DER = 2  # ENCODING_DER of the _ssl module
+# OpenSSL's verify codes and messages.
 _NOT_YET = (9, "certificate is not yet valid")
 _EXPIRED = (10, "certificate has expired")
 _UNKNOWN = (20, "unable to get local issuer certificate")
@@ -36,31 +35,32 @@ _WEAK_DIGEST = (68, "signed with MD5")
 
 
 class ChainVerifyingContext(ssl.SSLContext):
-    """Of a client; without anchors OpenSSL has the last word."""
+    """A client's context. Without anchors only OpenSSL verifies."""
 
     anchors: frozenset[bytes] = frozenset()  # DER
-    _are_valid: tuple[datetime, datetime] | None = None  # from when to when all anchors are
+    _anchor_validity: tuple[datetime, datetime] | None = None  # when all anchors are valid
 
     def set_trust_anchors(self, anchors: Sequence[bytes]) -> None:
-        """These, which OpenSSL has taken already."""
+        """Set the trusted certificates, which OpenSSL has already loaded."""
         self.anchors = frozenset(anchors)
         with suppress(ValueError):
             facts = [parse_certificate(one) for one in anchors]
-            self._are_valid = max(one.begins for one in facts), min(one.ends for one in facts)
+            self._anchor_validity = (
+                max(one.not_before for one in facts),
+                min(one.not_after for one in facts),
+            )
 
-    def wrap_socket(self, *given: Any, **named: Any) -> ssl.SSLSocket:
-        """As Python's own."""
+    def wrap_socket(self, *args: Any, **kwargs: Any) -> ssl.SSLSocket:
         self._ignore_expired_anchors()
-        return super().wrap_socket(*given, **named)
+        return super().wrap_socket(*args, **kwargs)
 
-    def wrap_bio(self, *given: Any, **named: Any) -> ssl.SSLObject:
-        """As Python's own."""
+    def wrap_bio(self, *args: Any, **kwargs: Any) -> ssl.SSLObject:
         self._ignore_expired_anchors()
-        return super().wrap_bio(*given, **named)
+        return super().wrap_bio(*args, **kwargs)
 
     def _ignore_expired_anchors(self) -> None:
-        if self._are_valid is not None:
-            begin, end = self._are_valid
+        if self._anchor_validity is not None:
+            begin, end = self._anchor_validity
             if not begin < datetime.now(UTC) < end:
                 self.verify_flags |= _NO_CHECK_TIME
 
@@ -82,23 +82,23 @@ ChainVerifyingContext.sslobject_class = _Object
 
 
 def _verify_chain(connection: Any) -> None:
-    """SSLCertVerificationError, as from OpenSSL itself."""
+    """Raise SSLCertVerificationError as OpenSSL does."""
     anchors = connection.context.anchors
     if not anchors:
         return
     fault = find_chain_fault(_verified_chain(connection), anchors, datetime.now(UTC))
     if fault is not None:
-        code, words = fault
-        error = ssl.SSLCertVerificationError(1, f"certificate verify failed: {words}")
-        error.verify_code, error.verify_message = code, words
+        code, message = fault
+        error = ssl.SSLCertVerificationError(1, f"certificate verify failed: {message}")
+        error.verify_code, error.verify_message = code, message
         raise error
 
 
 def _verified_chain(connection: Any) -> list[bytes]:
-    """The certificates of the chain that OpenSSL verified, in DER, the peer's own first."""
+    """Return the chain that OpenSSL verified as DER, the peer's certificate first."""
     if sys.version_info >= (3, 13):
         return list(connection.get_verified_chain())
-    # Python 3.11 and 3.12 have no public way to it.
+    # Python 3.11 and 3.12 have no public method for it.
     chain = connection._sslobj.get_verified_chain()  # noqa: SLF001
     return [one.public_bytes(_DER) for one in chain]
 
@@ -106,7 +106,10 @@ def _verified_chain(connection: Any) -> list[bytes]:
 def find_chain_fault(
     chain: Sequence[bytes], anchors: frozenset[bytes], now: datetime
 ) -> tuple[int, str] | None:
-    """What is wrong with a chain, the peer's own certificate first; None: nothing."""
+    """Return OpenSSL's code and message for the first fault of a chain; None if it is valid.
+
+    The peer's certificate comes first.
+    """
     end = next((at for at, one in enumerate(chain) if one in anchors), None)
     if end is None:
         return _UNKNOWN
@@ -121,8 +124,8 @@ def find_chain_fault(
 
 
 def _fault(facts: CertificateFacts, now: datetime) -> tuple[int, str] | None:
-    if now > facts.ends:
+    if now > facts.not_after:
         return _EXPIRED
-    if now < facts.begins:
+    if now < facts.not_before:
         return _NOT_YET
     return _WEAK_DIGEST if facts.digest == "MD5" else None

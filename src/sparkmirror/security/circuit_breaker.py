@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Delays further logins after a refusal.
 
-A wrong password that is sent ten times a second locks accounts and fills logs. After a refusal,
-callers get the same error for a time that grows. Then one caller may try; the others get the error
-until that attempt has ended.
+A wrong password sent ten times a second locks accounts and fills logs. After a refusal, callers get
+the same error for a growing pause. Then one caller may try; the others get the error until that
+attempt ends.
 
-Keys are anything that can be compared. If they contain the credentials, new credentials are tried
-at once.
+Keys are compared with `==`. A key that contains the credentials lets new credentials through at
+once.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ K = TypeVar("K")
 E = TypeVar("E")
 
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 1.0, 30.0
-_FORGOTTEN_SECONDS = 60.0  # what is refused so long after the last time is a new story
-_TRIAL_SECONDS = 10.0  # in case that nobody hears how it ended
+_FORGOTTEN_SECONDS = 60.0  # after the last pause; a later refusal starts with the first pause
+_TRIAL_SECONDS = 10.0  # a trial without a reported result ends after this time
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class _Failure(Generic[K, E]):
 
 
 class CircuitBreaker(Generic[K, E]):
-    """By key; pauses double from a second to half a minute. Any thread may ask."""
+    """Refusals by key; pauses double from 1 s to 30 s. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -42,7 +42,7 @@ class CircuitBreaker(Generic[K, E]):
     def record_failure(
         self, key: K, error: E, now: float, longest: float = MAX_PAUSE_SECONDS
     ) -> None:
-        """We were refused; several callers may find that out at once, which counts once."""
+        """Record a refusal. Concurrent refusals count once."""
         with self._lock:
             self._known = [one for one in self._known if now < one.until + _FORGOTTEN_SECONDS]
             known = self._find(key)
@@ -56,13 +56,13 @@ class CircuitBreaker(Generic[K, E]):
             self._known.append(_Failure(key, error, pause, now + pause))
 
     def current_error(self, key: K, now: float) -> E | None:
-        """The last refusal, if it is too early to ask again."""
+        """Return the last refusal during its pause, else None."""
         with self._lock:
             known = self._find(key)
             return None if known is None or now >= known.until else known.error
 
     def begin_trial(self, key: K, now: float) -> E | None:
-        """The same as `current_error`; who gets None tries, and tells what came of it."""
+        """Return as `current_error`. A caller that gets None tries and records the result."""
         with self._lock:
             known = self._find(key)
             if known is None:
@@ -73,14 +73,13 @@ class CircuitBreaker(Generic[K, E]):
             return None
 
     def cancel_trial(self, key: K, now: float) -> None:
-        """A trial was neither refused nor let in: somebody else may try."""
+        """End a trial without a result; the next caller may try."""
         with self._lock:
             known = self._find(key)
             if known is not None and known.is_on_trial:
                 known.until, known.is_on_trial = now, False
 
     def record_success(self, key: K) -> None:
-        """We were let in."""
         with self._lock:
             self._known = [one for one in self._known if one.key != key]
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sentences about failed TLS handshakes and logins that name the key to check.
+"""Explains failed TLS handshakes and logins, and names the config key to check.
 
-Pure: an error and the client's settings go in. Errors that only need a retry, such as a broker that
-closes the connection, have no sentence.
+Pure. Errors that only need a retry, such as a broker that closes the connection, have no hint.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ _UNKNOWN_AUTHORITY = frozenset({2, 18, 19, 20, 21, 27})
 _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG")
 _NO_COMMON_VERSION = ("PROTOCOL_VERSION", "UNSUPPORTED_PROTOCOL", "NO_PROTOCOLS_AVAILABLE")
 _NO_COMMON_SUITE = ("NO_SHARED_CIPHER", "ALERT_HANDSHAKE_FAILURE", "ALERT_INSUFFICIENT_SECURITY")
-# What a broker says about our certificate, or about that we have none.
-_NOT_WELCOME = (
+# TLS alerts about the client certificate, or about a missing one.
+_CLIENT_CERTIFICATE = (
     "CERTIFICATE_REQUIRED",
     "ALERT_BAD_CERTIFICATE",
     "ALERT_CERTIFICATE",
@@ -53,69 +52,70 @@ def tls_listener_hint(address: str, security: SecuritySettings) -> str:
 def tls_error_hint(  # noqa: PLR0911 - a list of cases
     error: BaseException, address: str, security: SecuritySettings
 ) -> str:
-    """Why TLS to an address failed, and what to do; empty: nobody's fault, try again."""
+    """Return why TLS to an address failed and the remedy; empty if a retry may succeed."""
     keys = security.keys
     if isinstance(error, ssl.SSLCertVerificationError):
         return _untrusted(error, address, keys)
     if not isinstance(error, ssl.SSLError) or isinstance(error, ssl.SSLEOFError):
         return ""
     reason = (error.reason or "").upper()
-    said = reason.lower().replace("_", " ") or str(error)
+    detail = reason.lower().replace("_", " ") or str(error)
     if any(one in reason for one in _NO_TLS):
         return (
-            f"{address} does not speak TLS ({said}): check {keys.protocol} and the port in the "
+            f"{address} does not speak TLS ({detail}): check {keys.protocol} and the port in the "
             "address"
         )
     if any(one in reason for one in _NO_COMMON_VERSION):
         return (
-            f"{address} speaks no version of TLS that is enabled here ({said}): check "
+            f"{address} supports no TLS version that is enabled here ({detail}): check "
             f"{keys.versions}"
         )
-    if any(one in reason for one in _NOT_WELCOME):
+    if any(one in reason for one in _CLIENT_CERTIFICATE):
         has_one = security.tls is not None and bool(security.tls.chain)
-        what = "does not accept our certificate" if has_one else "asks for a certificate"
-        return f"{address} {what} ({said}): check {keys.identity}"
+        what = "rejects the client certificate" if has_one else "requires a client certificate"
+        return f"{address} {what} ({detail}): check {keys.identity}"
     if any(one in reason for one in _NO_COMMON_SUITE):
         return (
-            f"{address} accepts none of our cipher suites, or wants a certificate ({said}): check "
-            f"{keys.identity}, and {keys.suites} if it is set"
+            f"{address} accepts none of the client's cipher suites, or requires a client "
+            f"certificate ({detail}): check {keys.identity}, and {keys.suites} if it is set"
         )
     return ""
 
 
 def _untrusted(error: ssl.SSLCertVerificationError, address: str, keys: SecurityKeyNames) -> str:
-    whose = f"the certificate of {address}"
+    certificate = f"the certificate of {address}"
     if error.verify_code == _EXPIRED:
         return (
-            f"{whose}, or of who signed it, has expired: the brokers need a new one, and "
-            f"{keys.trust} needs the one that signs it"
+            f"{certificate}, or of its issuer, has expired: renew it on the brokers, and add the "
+            f"certificate of the new issuer to {keys.trust}"
         )
     if error.verify_code == _NOT_YET:
         return (
-            f"{whose}, or of who signed it, is not valid yet: compare the clocks of both machines, "
-            f"and check {keys.trust}"
+            f"{certificate}, or of its issuer, is not valid yet: compare the clocks of both "
+            f"machines, and check {keys.trust}"
         )
     if error.verify_code in (_OTHER_HOST, _OTHER_ADDRESS):
         return (
-            f"{whose} is made out to another host: reach the broker by the name in it, or set "
-            f"{keys.host_check} to nothing if that is what you want"
+            f"{certificate} is for another host name: use a name from the certificate in "
+            f"bootstrap.servers and advertised.listeners, or set {keys.host_check} to an empty "
+            "value to disable the check"
         )
     if error.verify_code in _TOO_WEAK:
         return (
-            f"{whose}, or of who signed it, is too weak ({error.verify_message}): the brokers need "
-            f"a new one, and {keys.trust} the one that signs it"
+            f"{certificate}, or of its issuer, is too weak ({error.verify_message}): replace it on "
+            f"the brokers, and add the certificate of the new issuer to {keys.trust}"
         )
     if error.verify_code in _UNKNOWN_AUTHORITY:
         return (
-            f"{whose} was signed by nobody we trust ({error.verify_message}): put the "
-            f"certificate of who signed it into {keys.trust}"
+            f"{certificate} has an untrusted issuer ({error.verify_message}): add the issuer's "
+            f"certificate to {keys.trust}"
         )
-    return f"{whose} is not trusted ({error.verify_message}): check {keys.trust}"
+    return f"{certificate} is not trusted ({error.verify_message}): check {keys.trust}"
 
 
 def no_response_hint(security: SecuritySettings) -> str:
-    """What to look at when somebody accepts connections and then does not talk to us."""
+    """Return the key to check when a listener accepts connections but does not respond."""
     key = security.keys.protocol
     if security.protocol is SecurityProtocol.PLAINTEXT:
-        return f"If this is a listener with TLS or SASL, {key} must say so."
-    return f"Check that {key}={security.protocol.value} is what this listener speaks."
+        return f"If this listener uses TLS or SASL, set {key} accordingly."
+    return f"Check that this listener uses {key}={security.protocol.value}."

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One HTTP request and its whole answer, bounded in time and size. No redirect is followed.
+"""Sends one HTTP request and reads the whole response, limited in time and size.
 
-httpx has no limit for a whole exchange: a server that sends byte by byte resets each of its
-timeouts. So the request runs in an event loop of its own, under one deadline. httpx is imported
-with the first request, because most executors send none.
+Redirects are not followed. httpx has no timeout for a whole exchange: a server that sends byte by
+byte resets each of its timeouts. So each request runs in its own event loop, with one deadline.
+httpx is imported with the first request, because most executors send none.
 """
 
 from __future__ import annotations
@@ -21,42 +21,40 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from sparkmirror import __version__
+from sparkmirror.security.redaction import limit_library_logs
 
-_CHECK_SECONDS = 0.5  # how often `is_wanted` is asked
-_MOST_WORDS = 200
-_LOGGERS = ("httpx", "httpcore")  # at DEBUG they show headers, and with them passwords
+_CHECK_SECONDS = 0.5  # how often `is_wanted` is called
+_MAX_DETAIL_CHARS = 200
+_LOGGERS = ("httpx", "httpcore")  # at DEBUG they log headers, which contain passwords
 
 
 class HttpFailure(Enum):
-    """Why there is no whole answer."""
+    """Why there is no complete response."""
 
-    REFUSED = auto()  # nobody listens: the request was certainly not delivered
+    REFUSED = auto()  # connection refused: the request was certainly not delivered
     TIMEOUT = auto()
     UNTRUSTED = auto()  # the server's certificate
     TLS = auto()
-    CUT_OFF = auto()  # the connection ended before the answer
+    CUT_OFF = auto()  # the connection closed before the response was complete
     NOT_HTTP = auto()
     TOO_LARGE = auto()
-    NOT_WANTED = auto()  # `is_wanted` said so
+    NOT_WANTED = auto()  # `is_wanted` returned False
     UNREACHABLE = auto()
 
 
 class HttpRequestError(Exception):
-    """No whole answer. `detail` is the end of a sentence; callers add whom they asked."""
+    """There is no complete response. `detail` is a clause to which callers add the server."""
 
     def __init__(self, failure: HttpFailure, detail: str, status: int | None = None) -> None:
         super().__init__(detail)
         self.failure = failure
         self.detail = detail
-        self.status = status  # known if only the body is missing
+        self.status = status  # set if only the body is incomplete
 
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """What to send, and how long to wait for the answer.
-
-    The path and query of `url` are sent as they are written.
-    """
+    """A request and its limits. The path and query of `url` are sent unchanged."""
 
     method: str
     url: str
@@ -64,14 +62,14 @@ class HttpRequest:
     most_bytes: int
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     body: bytes | None = field(default=None, repr=False)
-    connect_seconds: float | None = None  # None: as long as the whole exchange
-    read_seconds: float | None = None  # between two parts of the answer
-    uses_proxy: bool = False  # that of the environment, if it has one for this host
+    connect_seconds: float | None = None  # None: no limit except `seconds`
+    read_seconds: float | None = None  # between two chunks of the response
+    uses_proxy: bool = False  # the environment's proxy for this host, if any
 
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """A status code and what came with it; names of headers are in lower case."""
+    """A response; header names are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -83,9 +81,9 @@ def send_request(
     context: ssl.SSLContext | None = None,
     is_wanted: Callable[[], bool] = lambda: True,
 ) -> HttpAnswer:
-    """Send a request and wait for its answer; blocks. Raises HttpRequestError.
+    """Send a request and return its response; blocks. Raises HttpRequestError.
 
-    `context` is needed for https. The wait ends when `is_wanted` says no.
+    https needs a `context`. The wait ends when `is_wanted` returns False.
     """
     return asyncio.run(_send(request, context, is_wanted))
 
@@ -98,7 +96,7 @@ async def _send(
         async with asyncio.timeout(request.seconds):
             while not (await asyncio.wait({exchange}, timeout=_CHECK_SECONDS))[0]:
                 if not is_wanted():
-                    raise HttpRequestError(HttpFailure.NOT_WANTED, "the answer is not wanted")
+                    raise HttpRequestError(HttpFailure.NOT_WANTED, "the request was cancelled")
     except TimeoutError as error:
         raise _timeout() from error
     finally:
@@ -135,8 +133,8 @@ async def _exchange(request: HttpRequest, context: ssl.SSLContext | None) -> Htt
             async for chunk in response.aiter_raw():
                 body += chunk
                 if len(body) > request.most_bytes:
-                    words = f"more than {request.most_bytes:,} bytes"
-                    raise HttpRequestError(HttpFailure.TOO_LARGE, words, status)
+                    detail = f"more than {request.most_bytes:,} bytes"
+                    raise HttpRequestError(HttpFailure.TOO_LARGE, detail, status)
             return HttpAnswer(response.status_code, dict(response.headers), bytes(body))
     except httpx.TimeoutException as error:
         raise _timeout() from error
@@ -155,7 +153,7 @@ def _target(place: SplitResult) -> bytes:
 
 
 def _proxy(place: SplitResult) -> str | None:
-    """The proxy of the environment for this host, as urllib finds it."""
+    """Return the environment's proxy for this host, by urllib's rules."""
     proxy = urllib.request.getproxies().get(place.scheme)
     if not proxy or urllib.request.proxy_bypass(place.hostname or ""):
         return None
@@ -170,38 +168,38 @@ def _failure(error: Exception, status: int | None) -> HttpRequestError:
     httpx = _import_httpx()
     causes = list(_causes(error))
     tls = next((one for one in causes if isinstance(one, ssl.SSLError)), None)
-    systems = [one for one in causes if isinstance(one, OSError) and one.errno]
+    os_errors = [one for one in causes if isinstance(one, OSError) and one.errno]
     if isinstance(tls, ssl.SSLCertVerificationError):
-        failure, words = HttpFailure.UNTRUSTED, tls.verify_message
+        failure, detail = HttpFailure.UNTRUSTED, tls.verify_message
     elif tls is not None:
-        failure, words = HttpFailure.TLS, (tls.reason or "no TLS").lower().replace("_", " ")
-    elif systems and all(isinstance(one, ConnectionRefusedError) for one in systems):
-        failure, words = HttpFailure.REFUSED, _system_words(systems[0])
-    elif systems:
-        failure, words = HttpFailure.UNREACHABLE, _system_words(systems[0])
+        failure, detail = HttpFailure.TLS, (tls.reason or "no TLS").lower().replace("_", " ")
+    elif os_errors and all(isinstance(one, ConnectionRefusedError) for one in os_errors):
+        failure, detail = HttpFailure.REFUSED, _os_message(os_errors[0])
+    elif os_errors:
+        failure, detail = HttpFailure.UNREACHABLE, _os_message(os_errors[0])
     elif isinstance(error, httpx.RemoteProtocolError) and not _is_cut_off(error, status):
-        failure, words = HttpFailure.NOT_HTTP, str(error)[:_MOST_WORDS]
+        failure, detail = HttpFailure.NOT_HTTP, str(error)[:_MAX_DETAIL_CHARS]
     elif isinstance(error, httpx.RemoteProtocolError | httpx.NetworkError):
-        failure, words = HttpFailure.CUT_OFF, "the connection ended before the answer"
+        failure, detail = HttpFailure.CUT_OFF, "the connection closed before the response"
     else:
-        failure, words = HttpFailure.UNREACHABLE, str(error) or type(error).__name__
-    return HttpRequestError(failure, words, status)
+        failure, detail = HttpFailure.UNREACHABLE, str(error) or type(error).__name__
+    return HttpRequestError(failure, detail, status)
 
 
 def _is_cut_off(error: Exception, status: int | None) -> bool:
-    """With a status the head of the answer was HTTP, and only the body is not whole."""
+    """Return whether the connection closed early; with a status, only the body is incomplete."""
     return status is not None or str(error).startswith("Server disconnected")
 
 
-def _system_words(error: OSError) -> str:
-    """Without asyncio's addition, which names the address once more."""
+def _os_message(error: OSError) -> str:
+    """Return the system's message, without the address that asyncio adds."""
     if isinstance(error, socket.gaierror):
         return error.strerror or str(error)
     return os.strerror(error.errno or 0)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """An error, what led to it, and so on; a host may have failed at several addresses."""
+    """Yield an error and its causes; a group has one cause per address of the host."""
     while error is not None:
         yield error
         if isinstance(error, BaseExceptionGroup):
@@ -212,8 +210,6 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 def _import_httpx() -> Any:
     import httpx  # noqa: PLC0415 - most executors send no request
-
-    from sparkmirror.security.redaction import limit_library_logs  # noqa: PLC0415 - a circle
 
     for name in _LOGGERS:
         limit_library_logs(name, logging.WARNING)

@@ -1,28 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The line in `sasl.jaas.config`, read as Java reads it.
+"""Parses `sasl.jaas.config` and JAAS login files, and lists the supported Java classes.
+
+The value of `sasl.jaas.config`:
 
     <login module> <flag> (<option>=<value>)* ;
 
-Kafka uses Java's StreamTokenizer, and its habits are part of the format: words end at white space,
-quotes, `;`, `=` and `/`; a `/` begins a comment even without a second one, so paths and base64
-need quotes; a quoted text ends at its quote or at the end of its line, and knows the escapes of C.
-No sentence here repeats what it found: the line holds passwords, and a misplaced quote puts them
-anywhere.
+Kafka parses it with Java's StreamTokenizer. Words end at white space, quotes, `;`, `=` and `/`. A
+single `/` starts a comment, so paths and base64 need quotes. A quoted string ends at its quote or
+at the end of the line, and has C's escapes.
 
-Java classes that files name in security keys: which of them we are, by name.
-
-Each stands for something that is done here without Java. Any other is code of somebody's that
-cannot be run, and without which the login would not be what was meant.
-
-A JAAS login file, as `-Djava.security.auth.login.config` names it.
+A login file (`-Djava.security.auth.login.config`) has sections of such entries:
 
     <name> {
         <login module> <flag> (<option>=<value>)* ;
         ...
     };
 
-Only where sections and entries begin and end is looked for here; what is inside an entry is read as
-the line of `sasl.jaas.config` is. No sentence repeats what it found: options may hold passwords.
+Errors never quote the text: it contains passwords, and a misplaced quote moves them anywhere.
+
+`SUPPORTED_JAVA_CLASSES` lists the classes that this package replaces. Other classes are user code
+that cannot run here, so their keys are rejected.
 """
 
 from __future__ import annotations
@@ -47,7 +44,7 @@ _MODULES = {
     SaslMechanism.PLAIN: (_PLAIN,),
     SaslMechanism.SCRAM_SHA_256: (_SCRAM,),
     SaslMechanism.SCRAM_SHA_512: (_SCRAM,),
-    SaslMechanism.OAUTHBEARER: (_OAUTH,),  # Strimzi's handler goes with the same module
+    SaslMechanism.OAUTHBEARER: (_OAUTH,),  # also with Strimzi's callback handler
     SaslMechanism.GSSAPI: (_KERBEROS, _KERBEROS_IBM),
     SaslMechanism.AWS_MSK_IAM: (_MSK_IAM,),
 }
@@ -68,6 +65,7 @@ _PIECE = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _MARKS = ("{", "}", ";", "=")
+_UNCLOSED_SECTION = "a section does not end with };"
 _LOGIN_FILE = "-Djava.security.auth.login.config="
 _KERBEROS_FILE = "-Djava.security.krb5.conf="
 _TOKEN_FILES = tuple(
@@ -75,13 +73,13 @@ _TOKEN_FILES = tuple(
 )
 
 _KAFKA = "org.apache.kafka.common.security"
-_SHADED = "kafkashaded."  # as some Spark platforms call Kafka's own
+_SHADED = "kafkashaded."  # prefix of Kafka's classes on some Spark platforms
 _STRIMZI_HANDLER = "io.strimzi.kafka.oauth.client.JaasClientOauthLoginCallbackHandler"
 IAM_BEARER_HANDLER = "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler"
 _MSK_HANDLER = "software.amazon.msk.auth.iam.IAMClientCallbackHandler"
 _OAUTH_PACKAGE = f"{_KAFKA}.oauthbearer"
 _RETRIEVERS = ("ClientCredentialsJwtRetriever", "FileJwtRetriever", "JwtBearerJwtRetriever")
-# Key -> the classes whose work is done here.
+# Key -> the classes that this package replaces.
 SUPPORTED_JAVA_CLASSES: Mapping[str, tuple[str, ...]] = {
     "sasl.login.callback.handler.class": (
         f"{_OAUTH_PACKAGE}.OAuthBearerLoginCallbackHandler",
@@ -111,7 +109,7 @@ SUPPORTED_JAVA_CLASSES: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class JaasEntry:
-    """A login module and its options, whose values are nobody's business."""
+    """A login module and its options; `repr` hides them."""
 
     module: str
     flag: str  # in lower case
@@ -120,28 +118,28 @@ class JaasEntry:
 
 @dataclass(frozen=True, slots=True)
 class _JaasToken:
-    """A word or a quoted text; `text` is None for a mark that stands alone."""
+    """A word or a quoted string; `text` is None for a punctuation mark."""
 
     mark: str
     text: str | None = None
 
 
 def expected_modules(mechanism: SaslMechanism) -> tuple[str, ...]:
-    """The login modules that serve a mechanism; the first one is the usual one."""
+    """Return the login modules of a mechanism, the most common one first."""
     return _MODULES[mechanism]
 
 
 def parse_jaas(text: str) -> JaasEntry:
-    """The one entry of a line; ValueError says what is wrong without repeating any of it."""
+    """Parse a line with one entry. Raises ValueError, which does not quote the line."""
     tokens = _tokens(text)
     module = next(tokens, None)
     if module is None:
-        raise ValueError("it is empty; it begins with the class of a login module")
+        raise ValueError("it is empty; it must start with the class name of a login module")
     if module.text is None or not _CLASS_NAME.fullmatch(module.text):
-        raise ValueError("it does not begin with the class name of a login module")
+        raise ValueError("it does not start with the class name of a login module")
     line = JaasEntry(module.text, _flag(next(tokens, None)), _options(tokens))
     if next(tokens, None) is not None:
-        raise ValueError("there is something after the semicolon; it takes one login module")
+        raise ValueError("there is text after the semicolon; only one login module is supported")
     return line
 
 
@@ -167,8 +165,8 @@ def _options(tokens: Iterator[_JaasToken]) -> dict[str, str]:
             or value.text is None
         ):
             raise ValueError(
-                f'option {number} is not of the form name="value"; a value with spaces or any of '
-                "/ = ; ' belongs in double quotes, and the line ends with a semicolon"
+                f'option {number} is not of the form name="value"; put a value with spaces or any '
+                "of / = ; ' into double quotes, and end the line with a semicolon"
             )
         options[name.text] = value.text
     raise ValueError("it does not end with a semicolon")
@@ -196,7 +194,7 @@ def _tokens(text: str) -> Iterator[_JaasToken]:
 
 
 def _is_word(char: str) -> bool:
-    """As Kafka sets the tokenizer up: not the control characters of Latin-1, nor the marks."""
+    """Whether Kafka's tokenizer counts it as a word character."""
     return char > " " and char not in "/\"';=" and not "\x81" <= char <= "\x9f"
 
 
@@ -204,14 +202,14 @@ def _after_comment(text: str, at: int) -> int:
     if text.startswith("/*", at):
         end = text.find("*/", at + 2)
         return len(text) if end < 0 else end + 2
-    at += 2  # whatever the second character is, Java does not look whether it ends the line
+    at += 2  # Java skips the second character even if it is a line end
     while at < len(text) and text[at] not in _LINE_ENDS:
         at += 1
     return at
 
 
 def _quoted(text: str, at: int) -> tuple[str, int]:
-    """The content of a quoted text, and where the next token begins."""
+    """Return the content of a quoted string, and where the next token starts."""
     quote = text[at]
     at += 1
     parts: list[str] = []
@@ -229,84 +227,81 @@ def _quoted(text: str, at: int) -> tuple[str, int]:
 
 
 def is_supported_class(key: str, name: str) -> bool:
-    """Whether what the class does is done here."""
     return name.removeprefix(_SHADED) in SUPPORTED_JAVA_CLASSES[key]
 
 
 def jwt_retriever(name: str) -> str:
-    """Which of Kafka's classes that get tokens it is; empty: the one that looks for itself."""
+    """Return the simple name of a JWT retriever class; empty for the default one."""
     found = name.rpartition(".")[2]
     return found if found in _RETRIEVERS else ""
 
 
 def module_fits(mechanism: SaslMechanism, module: str) -> bool:
-    """Whether the login module is one of the mechanism's."""
     return module.removeprefix(_SHADED) in expected_modules(mechanism)
 
 
 def mechanisms_of(module: str) -> list[str]:
-    """The mechanisms that a login module is for."""
     return [one.value for one in SaslMechanism if module_fits(one, module)]
 
 
 def parse_jaas_file(text: str) -> dict[str, list[JaasEntry]]:
-    """The entries of each section; ValueError says what is wrong with the file."""
+    """Return the entries by section. Raises ValueError, which does not quote the file."""
     sections: dict[str, list[JaasEntry]] = {}
     pieces = _pieces(text)
     for name in pieces:
         if name in _MARKS or next(pieces, None) != "{":
-            raise ValueError("its sections are not of the form name { entries };")
+            raise ValueError("its sections must have the form name { entries };")
         sections[name.strip("\"'")] = list(_entries(pieces))
         if next(pieces, None) != ";":
-            raise ValueError("a section of it does not end with };")
+            raise ValueError(_UNCLOSED_SECTION)
     return sections
 
 
 def _entries(pieces: Iterator[str]) -> Iterator[JaasEntry]:
-    """What is left of a section, its closing brace included."""
+    """Parse the rest of a section, including its closing brace."""
     entry: list[str] = []
     for piece in pieces:
         if piece == "}" and entry:
-            raise ValueError("an entry of it does not end with a semicolon")
+            raise ValueError("an entry does not end with a semicolon")
         if piece == "}":
             return
         entry.append(piece)
         if piece == ";":
             yield parse_jaas(" ".join(entry))
             entry.clear()
-    raise ValueError("a section of it does not end with };")
+    raise ValueError(_UNCLOSED_SECTION)
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """Words, quoted texts and marks; what lies between them says nothing."""
+    """Yield words, quoted strings and marks, without comments and white space."""
     for found in _PIECE.finditer(text):
         if found.lastgroup not in ("comment", "space"):
             yield found.group()
 
 
 def jaas_file_in_opts(options: str) -> str | None:
-    """The file that options of a Java program name, as in KAFKA_OPTS; None if they name none."""
-    named = _named(options, _LOGIN_FILE)
+    """Return the login file that JVM options such as KAFKA_OPTS name, else None."""
+    named = _option_value(options, _LOGIN_FILE)
     return None if named is None else named.lstrip("=").removeprefix("file:")
 
 
 def krb5_conf_in_opts(options: str) -> str | None:
-    """The krb5.conf that options of a Java program name; None if they name none."""
-    return _named(options, _KERBEROS_FILE)
+    """Return the krb5.conf that JVM options name, else None."""
+    return _option_value(options, _KERBEROS_FILE)
 
 
 def token_files_in_opts(options: str) -> list[str]:
-    """The files for logins with tokens that options of a Java program allow."""
-    lists = [_named(options, option) or "" for option in _TOKEN_FILES]
+    """Return the token files that JVM options allow."""
+    lists = [_option_value(options, option) or "" for option in _TOKEN_FILES]
     named = [one.strip() for listed in lists for one in listed.split(",")]
     return [one.removeprefix("file:").replace("///", "/") for one in named if one]
 
 
-def _named(options: str, option: str) -> str | None:
+def _option_value(options: str, option: str) -> str | None:
     try:
-        words = shlex.split(options)
+        arguments = shlex.split(options)
     except ValueError:
-        words = options.split()
+        arguments = options.split()
     return next(
-        (one.removeprefix(option) for one in reversed(words) if one.startswith(option)), None
+        (one.removeprefix(option) for one in reversed(arguments) if one.startswith(option)), None
     )

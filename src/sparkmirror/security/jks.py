@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bytes of a Java keystore (JKS), as keytool wrote them before Java 9. All numbers big-endian.
+"""The Java keystore format (JKS), keytool's default before Java 9. All numbers big-endian.
 
     u32   magic 0xFEEDFEED
     u32   version, 1 or 2
     u32   number of entries, each:
         u32   1: a private key, 2: a trusted certificate
         u16   length of the alias, then the alias
-        u64   when it was made
+        u64   creation time
         of 1: u32 length, EncryptedPrivateKeyInfo (DER); u32 number of certificates, then these
         of 2: one certificate
     20    SHA-1 of the password (UTF-16), "Mighty Aphrodite" and all bytes before
 
 A certificate is its type (u16 length, text; not in version 1), a u32 length and DER. A private key
-is hidden with a key stream of SHA-1 sums that begins with a salt:
+is encrypted with a key stream of SHA-1 digests:
 
     20    salt
-    n     key (PKCS #8), XOR SHA-1(password + salt), SHA-1(password + the sum before), ...
+    n     key (PKCS #8), XOR SHA-1(password + salt), SHA-1(password + previous digest), ...
     20    SHA-1 of password and key
 """
 
@@ -35,15 +35,15 @@ JCEKS_MAGIC = b"\xce\xce\xce\xce"
 _VERSIONS = (1, 2)
 _PRIVATE_KEY = 1
 _TRUSTED = 2
-_SUM_BYTES = 20
+_DIGEST_BYTES = 20
 _WHITENER = b"Mighty Aphrodite"
 _SUN_PROTECTION = bytes.fromhex("060a2b060104012a02110101")  # 1.3.6.1.4.1.42.2.17.1.1 in DER
-_DAMAGED = "the store is damaged: it ends too early"
+_TRUNCATED = "the store is damaged: it is truncated"
 
 
 @dataclass(frozen=True, slots=True)
 class JksEntry:
-    """A trusted certificate, or a hidden private key and its chain (its own certificate first)."""
+    """A trusted certificate, or an encrypted private key and its chain (leaf first)."""
 
     alias: str
     certificates: tuple[bytes, ...]  # DER
@@ -51,25 +51,25 @@ class JksEntry:
 
 
 def read_entries(data: bytes, password: Secret | None) -> list[JksEntry]:
-    """All entries in the order of the file; without a password, damage may go unnoticed.
+    """Return all entries in file order. Raises ValueError.
 
-    ValueError says what is wrong.
+    Without a password the digest is not checked, so damage may go unnoticed.
     """
     if data[:4] != MAGIC:
         raise ValueError("the store is not a Java keystore (JKS)")
-    body = data[:-_SUM_BYTES]
+    body = data[:-_DIGEST_BYTES]
     if password is not None:
-        seal = hashlib.sha1(_utf16(password) + _WHITENER + body, usedforsecurity=False).digest()
-        if not hmac.compare_digest(seal, data[-_SUM_BYTES:]):
+        digest = hashlib.sha1(_utf16(password) + _WHITENER + body, usedforsecurity=False).digest()
+        if not hmac.compare_digest(digest, data[-_DIGEST_BYTES:]):
             raise ValueError("the password of the store is wrong, or the store is damaged")
     reader = _ByteReader(body)
     reader.take(4)
     version = reader.number(">I")
     if version not in _VERSIONS:
-        raise ValueError(f"the store has version {version} of its format, which nobody knows")
+        raise ValueError(f"the store has format version {version}; only 1 and 2 are supported")
     entries = [_entry(reader, version) for _ in reader.times()]
     if not reader.is_at_end:
-        raise ValueError("the store is damaged: there is something after its last entry")
+        raise ValueError("the store is damaged: there are bytes after its last entry")
     return entries
 
 
@@ -80,10 +80,10 @@ def _entry(reader: _ByteReader, version: int) -> JksEntry:
     if tag == _TRUSTED:
         return JksEntry(alias, (_certificate(reader, version),))
     if tag != _PRIVATE_KEY:
-        raise ValueError(f"the store is damaged: it has an entry of kind {tag}")
-    hidden_key = reader.take(reader.number(">I"))
+        raise ValueError(f"the store is damaged: it has an entry of unknown type {tag}")
+    encrypted_key = reader.take(reader.number(">I"))
     chain = tuple(_certificate(reader, version) for _ in reader.times())
-    return JksEntry(alias, chain, hidden_key)
+    return JksEntry(alias, chain, encrypted_key)
 
 
 def _certificate(reader: _ByteReader, version: int) -> bytes:
@@ -92,28 +92,28 @@ def _certificate(reader: _ByteReader, version: int) -> bytes:
     return reader.take(reader.number(">I"))
 
 
-def decrypt_key(hidden_key: bytes, password: Secret) -> bytes | None:
-    """The private key as PKCS #8 (DER); None if the password does not open it.
+def decrypt_key(encrypted_key: bytes, password: Secret) -> bytes | None:
+    """Return the private key as PKCS #8 (DER); None if the password is wrong.
 
-    ValueError if it is not a hidden key at all.
+    Raises ValueError if it is not a key of this format.
     """
-    outer = first_value(memoryview(hidden_key))
+    outer = first_value(memoryview(encrypted_key))
     algorithm = first_value(outer.content)
     if bytes(algorithm.content[: len(_SUN_PROTECTION)]) != _SUN_PROTECTION:
-        raise ValueError("it is not protected as Java's are")
+        raise ValueError("it is not encrypted in the JKS format")
     protected = bytes(first_value(algorithm.rest).content)
-    if len(protected) < 2 * _SUM_BYTES:
+    if len(protected) < 2 * _DIGEST_BYTES:
         raise ValueError("it is too short")
-    salt, covered = protected[:_SUM_BYTES], protected[_SUM_BYTES:-_SUM_BYTES]
+    salt, ciphertext = protected[:_DIGEST_BYTES], protected[_DIGEST_BYTES:-_DIGEST_BYTES]
     secret = _utf16(password)
     stream = bytearray()
-    link = salt
-    while len(stream) < len(covered):
-        link = hashlib.sha1(secret + link, usedforsecurity=False).digest()
-        stream += link
-    key = bytes(a ^ b for a, b in zip(covered, stream, strict=False))
+    digest = salt
+    while len(stream) < len(ciphertext):
+        digest = hashlib.sha1(secret + digest, usedforsecurity=False).digest()
+        stream += digest
+    key = bytes(a ^ b for a, b in zip(ciphertext, stream, strict=False))
     check = hashlib.sha1(secret + key, usedforsecurity=False).digest()
-    return key if hmac.compare_digest(check, protected[-_SUM_BYTES:]) else None
+    return key if hmac.compare_digest(check, protected[-_DIGEST_BYTES:]) else None
 
 
 def _utf16(password: Secret) -> bytes:
@@ -121,7 +121,7 @@ def _utf16(password: Secret) -> bytes:
 
 
 class _ByteReader:
-    """Takes pieces from the front; ValueError where there is no more."""
+    """Reads fields in order. Raises ValueError at the end of the data."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -133,7 +133,7 @@ class _ByteReader:
 
     def take(self, size: int) -> bytes:
         if size > len(self._data) - self._at:
-            raise ValueError(_DAMAGED)
+            raise ValueError(_TRUNCATED)
         self._at += size
         return self._data[self._at - size : self._at]
 
@@ -142,7 +142,7 @@ class _ByteReader:
         return int(value)
 
     def times(self) -> range:
-        """As often as the next number says; each time takes bytes, so the end comes in time."""
+        """Return a range of the next count; each element takes bytes, so a wrong count ends."""
         return range(self.number(">I"))
 
     def text(self) -> str:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Assertions: JWTs that say who asks for a token, signed with a private key (RFC 7523).
+"""JWT assertions: client authentication at a token endpoint by a signed JWT (RFC 7523).
 
-No sentence here repeats anything of a key.
+Errors never quote a key.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NUMBER_BYTES = 32
 
 
 def sign_assertion(settings: AssertionSettings, now: int) -> Secret:
-    """The assertion, with the claims that depend on the time."""
+    """Sign an assertion that is issued at `now` (seconds since 1970)."""
     header = {**settings.header, "alg": settings.algorithm, "typ": "JWT"}
     claims = {
         **settings.claims,
@@ -39,11 +39,11 @@ def sign_assertion(settings: AssertionSettings, now: int) -> Secret:
 
 
 def load_signing_key(data: bytes, passphrase: Secret | None, algorithm: str) -> Secret:
-    """A key as PEM without a passphrase; ValueError says why it cannot sign."""
+    """Return a key as PEM without a passphrase. Raises ValueError if it cannot sign."""
     try:
         der = base64.b64decode(b"".join(_inner_lines(data)), validate=True)
     except binascii.Error:
-        raise ValueError("it is no private key as PEM") from None
+        raise ValueError("it is not a private key in PEM") from None
     key = load_private_key(der, passphrase)
     is_rsa = isinstance(key, rsa.RSAPrivateKey)
     is_elliptic = isinstance(key, ec.EllipticCurvePrivateKey) and isinstance(key.curve, _CURVE)
@@ -59,7 +59,7 @@ def load_signing_key(data: bytes, passphrase: Secret | None, algorithm: str) -> 
 
 
 def _inner_lines(data: bytes) -> list[bytes]:
-    """As Kafka takes it: with the lines around it, or without."""
+    """Return the base64 lines; as in Kafka, BEGIN and END lines are optional."""
     return [line.strip() for line in data.splitlines() if not line.startswith(b"-----")]
 
 
@@ -70,7 +70,7 @@ def _signature(settings: AssertionSettings, content: bytes) -> bytes:
     if isinstance(key, ec.EllipticCurvePrivateKey):
         numbers = decode_dss_signature(key.sign(content, ec.ECDSA(hashes.SHA256())))
         return b"".join(one.to_bytes(_NUMBER_BYTES, "big") for one in numbers)
-    raise AssertionError("read_key lets no other kind through")
+    raise AssertionError("load_signing_key rejects other key types")
 
 
 def _encoded(data: bytes) -> str:

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client's side of SASL with Kerberos (RFC 4752), and its tickets, by gssapi (an extra).
+"""The SASL client for Kerberos (GSSAPI, RFC 4752) and its tickets, from gssapi (an extra).
 
-GSSAPI tokens are exchanged until both sides are authenticated. Then the broker offers, wrapped,
-protection levels (a byte) and the longest message (three bytes). The client chooses none, as Kafka
-has none, and names the identity that it acts for.
+GSSAPI tokens are exchanged until both sides are authenticated. Then the broker sends a wrapped
+offer: protection levels (one byte) and the maximum message size (three bytes). The client selects
+no protection, because Kafka supports none, and sends its authorization identity.
 
-Each principal has a cache in memory, for all connections of the process. No environment variable is
-used: clusters may know us by different principals. The library fetches tickets with the keytab, and
-again after half of their life. It needs a path to the keytab and gets that of an anonymous file in
-memory.
+Each principal has an in-memory credential cache for all connections of the process. No environment
+variable is used, because each cluster may need another principal. The Kerberos library gets tickets
+with the keytab, and renews them after half of their lifetime. It needs a keytab path and gets that
+of an anonymous in-memory file.
 
-One caller asks the KDC; the others wait for the ticket or the same error. An error about the
-principal holds for all callers, one about a service for callers of that service. KDCs lock
-accounts, so later callers get the error, too, for a time that grows.
+One caller contacts the KDC; concurrent callers wait for the same ticket or error. An error about
+the principal applies to all callers, an error about a service to callers of that service. KDCs lock
+accounts, so later callers also get the error, for a growing time.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from typing import Any, TypeVar
 from sparkmirror.errors import AuthenticationError
 from sparkmirror.security.circuit_breaker import MAX_PAUSE_SECONDS, CircuitBreaker
 from sparkmirror.security.kerberos_errors import kerberos_error
+from sparkmirror.security.redaction import one_line
 from sparkmirror.security.settings import KerberosSettings
 from sparkmirror.security.source_cache import SourceCache
 
@@ -37,13 +38,12 @@ _OFFER_BYTES = 4
 _CHOICE = bytes((_NO_PROTECTION, 0, 0, 0))
 
 T = TypeVar("T")
-_MOST_WORDS = 300
-_OURSELVES = ""  # in the place of a service
+_PRINCIPAL = ""  # the circuit breaker's key for errors about the principal, not a service
 _numbers = itertools.count(1)
 
 
 class KerberosClient:
-    """One exchange with the broker on a host."""
+    """One authentication with the broker on a host."""
 
     def __init__(self, settings: KerberosSettings, host: str) -> None:
         self._gssapi = import_gssapi()
@@ -54,7 +54,6 @@ class KerberosClient:
         self._has_chosen = False
 
     def initial_response(self) -> bytes:
-        """The first token, with a ticket for the broker."""
         return self._tickets.with_credentials(self._service, self._begin)
 
     def _begin(self, credentials: Any) -> bytes:
@@ -66,7 +65,6 @@ class KerberosClient:
         return self._context.step() or b""
 
     def evaluate_challenge(self, challenge: bytes) -> bytes | None:
-        """The next token; None at the end."""
         if self._has_chosen:
             return None
         try:
@@ -79,15 +77,16 @@ class KerberosClient:
     def _select_protection(self, offer: bytes) -> bytes:
         if len(offer) != _OFFER_BYTES or not offer[0] & _NO_PROTECTION:
             raise AuthenticationError(
-                f"Kerberos: {self._service} insists on protection that Kafka does not have (qop)."
+                f"Kerberos: {self._service} requires a protection level (qop) that Kafka does not "
+                "support. Is it a Kafka broker?"
             )
         self._has_chosen = True
-        who = str(self._context.initiator_name).encode()
-        return bytes(self._context.wrap(_CHOICE + who, False).message)
+        identity = str(self._context.initiator_name).encode()
+        return bytes(self._context.wrap(_CHOICE + identity, False).message)
 
 
 def import_gssapi() -> Any:
-    """The package; AuthenticationError says how to get it."""
+    """Import the extra. Raises AuthenticationError if it is missing."""
     try:
         import gssapi  # noqa: PLC0415 - an extra
     except (ImportError, OSError) as error:
@@ -99,26 +98,29 @@ def import_gssapi() -> Any:
 
 
 def ticket_source(settings: KerberosSettings) -> TicketSource:
-    """The tickets for these settings; any thread may ask."""
+    """Return the process-wide tickets for these settings. Thread-safe."""
     return _tickets.get(settings)
 
 
 class TicketSource:
-    """The tickets of one principal."""
+    """The tickets of one principal. Thread-safe."""
 
     def __init__(self, settings: KerberosSettings) -> None:
         self._settings = settings
         self._gssapi = import_gssapi()
         self._cache = f"MEMORY:sparkmirror-{os.getpid()}-{next(_numbers)}"
-        self._one_asks = threading.Lock()
+        self._lock = threading.Lock()
         self._refusals = CircuitBreaker[str, AuthenticationError]()
 
     def with_credentials(self, service: str, work: Callable[[Any], T]) -> T:
-        """What `work` makes of our credentials; AuthenticationError if there is no ticket."""
-        came_at = time.monotonic()
-        with self._one_asks, ExitStack() as stack:
-            credentials = self._acquire_credentials(stack, came_at)
-            self._check(service, came_at)
+        """Call `work` with the principal's credentials; one caller at a time.
+
+        Raises AuthenticationError if there is no ticket.
+        """
+        called_at = time.monotonic()
+        with self._lock, ExitStack() as stack:
+            credentials = self._acquire_credentials(stack, called_at)
+            self._check(service, called_at)
             try:
                 return work(credentials)
             except self._gssapi.exceptions.GSSError as error:
@@ -126,30 +128,29 @@ class TicketSource:
                     service, self.to_authentication_error(error, service)
                 ) from error
 
-    def _acquire_credentials(self, stack: ExitStack, came_at: float) -> Any:
-        self._check(_OURSELVES, came_at)
+    def _acquire_credentials(self, stack: ExitStack, called_at: float) -> Any:
+        self._check(_PRINCIPAL, called_at)
         try:
             return stack.enter_context(self._credentials())
         except self._gssapi.exceptions.GSSError as error:
             raise self._record_failure(
-                _OURSELVES, self.to_authentication_error(error, self._settings.service)
+                _PRINCIPAL, self.to_authentication_error(error, self._settings.service)
             ) from error
 
-    def _check(self, key: str, came_at: float) -> None:
-        failure = self._refusals.current_error(key, came_at)
+    def _check(self, key: str, called_at: float) -> None:
+        failure = self._refusals.current_error(key, called_at)
         if failure is not None:
             raise AuthenticationError(str(failure), retriable=failure.retriable)
 
     def _record_failure(self, key: str, failure: AuthenticationError) -> AuthenticationError:
-        """What time heals is only told to those who have waited for it."""
+        # A retriable error is returned only to callers that waited for this attempt.
         longest = 0.0 if failure.retriable else MAX_PAUSE_SECONDS
         self._refusals.record_failure(key, failure, time.monotonic(), longest)
         return failure
 
     def to_authentication_error(self, error: Any, service: str) -> AuthenticationError:
-        """What an error of the library means."""
         return kerberos_error(
-            int(error.maj_code), int(error.min_code), _words(error), self._settings, service
+            int(error.maj_code), int(error.min_code), _message(error), self._settings, service
         )
 
     @contextmanager
@@ -175,14 +176,17 @@ class TicketSource:
         found = gssapi.Credentials(
             name=name, usage="initiate", mechs=[gssapi.MechType.kerberos], store=store or None
         )
-        if not found.lifetime:  # asked here, so that a ticket is fetched now if one is to be
+        if not found.lifetime:  # reading it makes the library fetch a ticket now
             raise gssapi.exceptions.ExpiredCredentialsError(11 << 16, 0)
         return found
 
     @contextmanager
     def _keytab(self) -> Iterator[str]:
         if self._settings.keytab is None:
-            raise AuthenticationError("GSSAPI needs a ticket cache or a keytab.")
+            raise AuthenticationError(
+                "GSSAPI needs a ticket cache or a keytab: set useTicketCache or keyTab in "
+                "sasl.jaas.config."
+            )
         descriptor = os.memfd_create("sparkmirror-keytab")
         try:
             with os.fdopen(os.dup(descriptor), "wb") as file:
@@ -192,12 +196,11 @@ class TicketSource:
             os.close(descriptor)
 
 
-def _words(error: Any) -> str:
-    """The library's own reason: that of the mechanism, or else the general one."""
+def _message(error: Any) -> str:
+    """Return the library's message: the mechanism's, else GSSAPI's."""
     reasons = error.get_all_statuses(error.min_code, False) if error.min_code else []
-    words = reasons[0] if reasons else error.get_all_statuses(error.maj_code, True)[0]
-    words = "".join(char if char.isprintable() else " " for char in str(words))
-    return words[:_MOST_WORDS].strip().rstrip(".")
+    message = reasons[0] if reasons else error.get_all_statuses(error.maj_code, True)[0]
+    return one_line(str(message))
 
 
 _tickets = SourceCache[KerberosSettings, TicketSource](TicketSource)

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Truststores and keystores as people have them, turned into PEM.
+"""Reads truststores and keystores (JKS, PKCS12, PEM) and converts them to PEM.
 
-Java looks into a file before it believes its type: PKCS12 that is called JKS (keytool's own default
-is called so in old files) opens, and the other way round. So it does here.
+As in Java, the content decides between JKS and PKCS12, not the declared type.
 
-Whom a truststore trusts: its trusted certificates, and as in Java the certificate of a private key,
-but not those that vouch for it. In PKCS12 Java's mark for a trusted one cannot be seen from here:
-beside private keys one that vouches for another is trusted if it has an alias, where keytool writes
-the subject's name (CN=...) for those that only vouch. All others count, also if nobody marked them.
+A truststore trusts its trusted certificates and, as in Java, the certificate of a private key, but
+not that key's issuers. `cryptography` does not expose Java's attribute for trusted certificates in
+PKCS12. So next to private keys, an issuer certificate is trusted only if it has an alias other than
+the subject's name (CN=...), which keytool writes for the certificates of a chain. All other
+certificates are trusted.
 
-If a keystore has several private keys, the first one that the password opens is used. Java takes
-one that suits what the broker asks for.
+If a keystore has several private keys, the first one that the password opens is used. Java chooses
+one by the broker's request.
 
-Sentences here are about "the store"; whoever calls says which key named it.
+Errors speak of "the store"; callers add the config key.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from sparkmirror.security import jks
 from sparkmirror.security.private_keys import check_kdf_cost, is_diffie_hellman, load_private_key
 
 MAX_BYTES = 16 << 20
-_MOST_ITERATIONS = 2_000_000  # openssl takes as many as it is told, three times for a store
+_MAX_ITERATIONS = 2_000_000  # openssl derives a key three times for a store
 
 _KINDS = ("JKS", "PKCS12", "PEM")
 _PEM_MARK = b"-----BEGIN "
 _PEM_BOUNDARY = re.compile(r"-----(BEGIN|END) ([A-Z0-9 ]{1,64})-----")
 _CERTIFICATES = ("CERTIFICATE", "X509 CERTIFICATE")
 _DER_SEQUENCE = b"\x30"
-_SHROUDED_KEY = bytes.fromhex("060b2a864886f70d010c0a0102")  # begins a private key in PKCS12
-_NOT_UNDERSTOOD = (ValueError, TypeError, x509.InvalidVersion)  # what cryptography raises
+_SHROUDED_KEY = bytes.fromhex("060b2a864886f70d010c0a0102")  # starts a private key in PKCS12
+_DECODE_ERRORS = (ValueError, TypeError, x509.InvalidVersion)  # what cryptography raises
 _TO_PKCS12 = (
     "convert it with keytool -importkeystore -srckeystore OLD -destkeystore NEW "
     "-deststoretype PKCS12"
@@ -54,23 +54,21 @@ _TO_PKCS12 = (
 
 @dataclass(frozen=True, slots=True)
 class KeyPair:
-    """Who we are: our certificate and those that vouch for it (PEM), and our key (PKCS #8, PEM)."""
+    """The client's certificate and its issuers (PEM), and its private key (PKCS #8, PEM)."""
 
     chain: str
     key: Secret
-    note: str = ""  # which one it is, where the store had a choice
+    note: str = ""  # which key is used, if the store has several
 
 
 class _Names(NamedTuple):
-    """Whom a certificate is about, and who vouches for it."""
-
     subject: x509.Name
     issuer: x509.Name
 
 
 def read_truststore(data: bytes, kind: str, password: Secret | None) -> str:
-    """All trusted certificates as PEM; ValueError says what is wrong with the store."""
-    match _content(data, kind):
+    """Return all trusted certificates as PEM. Raises ValueError."""
+    match _store_type(data, kind):
         case "PEM":
             found = _pem_certificates(_pem_blocks(data))
         case "JKS":
@@ -85,15 +83,15 @@ def read_truststore(data: bytes, kind: str, password: Secret | None) -> str:
     if not found:
         raise ValueError("the store has no trusted certificate")
     for number, certificate in enumerate(found, start=1):
-        _check(certificate, number)
+        _check_certificate(certificate, number)
     return "".join(map(ssl.DER_cert_to_PEM_cert, dict.fromkeys(found)))
 
 
 def read_keystore(
     data: bytes, kind: str, password: Secret | None, key_password: Secret | None
 ) -> KeyPair:
-    """Certificate chain and private key; ValueError says what is wrong with the store."""
-    match _content(data, kind):
+    """Return the certificate chain and private key. Raises ValueError."""
+    match _store_type(data, kind):
         case "PEM":
             return _pem_keystore(data, key_password)
         case "JKS":
@@ -102,25 +100,25 @@ def read_keystore(
             return _pkcs12_keystore(data, password, key_password)
 
 
-def _content(data: bytes, kind: str) -> str:
-    """What the bytes are, which may be another kind of store than the one that was said."""
-    said = kind.upper()
-    if said not in _KINDS:
+def _store_type(data: bytes, kind: str) -> str:
+    """Return the store's real type, which may differ from the declared one."""
+    declared = kind.upper()
+    if declared not in _KINDS:
         raise ValueError(f"the type of the store is not one of {', '.join(_KINDS)}")
     if len(data) > MAX_BYTES:
-        raise ValueError(f"the store has more than {MAX_BYTES:,} bytes and was not read")
+        raise ValueError(f"the store is larger than {MAX_BYTES:,} bytes")
     if not data:
         raise ValueError("the store is empty")
-    if said == "PEM":
-        return said
+    if declared == "PEM":
+        return declared
     if data.startswith(jks.MAGIC):
         return "JKS"
     if data.startswith(jks.JCEKS_MAGIC):
-        raise ValueError(f"the store is of the kind JCEKS, which is not supported; {_TO_PKCS12}")
+        raise ValueError(f"the store has the type JCEKS, which is not supported; {_TO_PKCS12}")
     if _PEM_MARK in data[:65536]:
-        raise ValueError(f"the store is PEM and not {said}: its type has to be PEM")
+        raise ValueError(f"the store is PEM, not {declared}: set its type to PEM")
     if not data.startswith(_DER_SEQUENCE):
-        raise ValueError(f"the store is not {said}, or it is damaged")
+        raise ValueError(f"the store is not {declared}, or it is damaged")
     return "PKCS12"
 
 
@@ -143,7 +141,7 @@ def _jks_keystore(data: bytes, password: Secret | None, key_password: Secret | N
         if key is not None:
             note = "" if len(keys) == 1 else f"{entry.alias} of {len(keys)} private keys is used"
             return _key_pair(
-                load_private_key(key), [_load(one) for one in entry.certificates], note
+                load_private_key(key), [_load_certificate(one) for one in entry.certificates], note
             )
     raise ValueError("the key password does not open the private key")
 
@@ -153,16 +151,16 @@ def _jks_keystore(data: bytes, password: Secret | None, key_password: Secret | N
 
 def _load_pkcs12(data: bytes, password: Secret | None) -> pkcs12.PKCS12KeyAndCertificates:
     text = None if password is None else password.reveal().encode("utf-8", "replace")
-    check_kdf_cost(data, "the PKCS12 store", _MOST_ITERATIONS)
+    check_kdf_cost(data, "the PKCS12 store", _MAX_ITERATIONS)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # odd serial numbers and the like are no fault of ours
+            warnings.simplefilter("ignore")  # such as unusual serial numbers
             return pkcs12.load_pkcs12(data, text)
     except UnsupportedAlgorithm as error:
         raise ValueError(
-            f"the store is protected in a way that OpenSSL does not know; {_TO_PKCS12}"
+            f"the store is encrypted with an algorithm that OpenSSL does not support; {_TO_PKCS12}"
         ) from error
-    except _NOT_UNDERSTOOD as error:
+    except _DECODE_ERRORS as error:
         what = "needs a password" if password is None else "does not open with this password"
         raise ValueError(f"the PKCS12 store {what}, or it is damaged") from error
 
@@ -173,22 +171,25 @@ def _pkcs12_certificates(loaded: pkcs12.PKCS12KeyAndCertificates) -> list[x509.C
 
 
 def _pkcs12_trusted(loaded: pkcs12.PKCS12KeyAndCertificates, keys: int) -> list[x509.Certificate]:
-    """All but those that only vouch for a key; keytool writes one that is trusted once more."""
+    """Return all certificates except those that are only in a key's chain.
+
+    keytool writes a certificate twice if it is also trusted.
+    """
     found = _pkcs12_certificates(loaded)
     if loaded.key is None or loaded.cert is None:
         return found
     own = loaded.cert.certificate
-    vouching = {_names(one).issuer for one in found if not _is_own_issuer(one)}
+    issuers = {_names(one).issuer for one in found if not _is_self_signed(one)}
     trusted = [
         one.certificate
         for one in loaded.additional_certs
         if b"=" not in (one.friendly_name or b"=")
-        or _names(one.certificate).subject not in vouching
+        or _names(one.certificate).subject not in issuers
         or found.count(one.certificate) > max(keys, 1)
     ]
-    for above in _issuer_chain(own, found)[1:]:
-        if found.count(above) == 1 and above in trusted:  # by openssl, which may give it any name
-            trusted.remove(above)
+    for issuer in _issuer_chain(own, found)[1:]:
+        if found.count(issuer) == 1 and issuer in trusted:  # openssl may write any alias
+            trusted.remove(issuer)
     return [own, *trusted]
 
 
@@ -199,8 +200,8 @@ def _pkcs12_keystore(data: bytes, password: Secret | None, key_password: Secret 
         if key_password is None or key_password == password:
             raise
         raise ValueError(
-            "the PKCS12 store does not open with its password, or it is damaged, or its key has a "
-            "password of its own, which is not supported: give both the same one with keytool "
+            "the PKCS12 store does not open with its password, or it is damaged, or its key has "
+            "another password, which is not supported: set the same one with keytool "
             "-importkeystore"
         ) from None
     if loaded.key is None:
@@ -214,7 +215,7 @@ def _pkcs12_keystore(data: bytes, password: Secret | None, key_password: Secret 
 
 
 def _pem_blocks(data: bytes) -> list[tuple[str, str]]:
-    """Name and content of every block; whatever stands between them is a comment."""
+    """Return name and content of every block; text between blocks is ignored."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -224,15 +225,17 @@ def _pem_blocks(data: bytes) -> list[tuple[str, str]]:
         if (begin[1], end[1]) == ("BEGIN", "END") and begin[2] == end[2]:
             blocks.append((begin[2], text[begin.end() : end.start()]))
     if not blocks:
-        raise ValueError("the store is not PEM: there is no -----BEGIN ...----- in it, or no end")
+        raise ValueError(
+            "the store is not PEM: it has no -----BEGIN ...-----, or no matching -----END"
+        )
     return blocks
 
 
 def _pem_bytes(name: str, content: str) -> bytes:
     if "Proc-Type:" in content and "ENCRYPTED" in content:
         raise ValueError(
-            "the private key is encrypted in OpenSSL's own old way; convert it with openssl pkcs8 "
-            "-topk8"
+            "the private key is encrypted in OpenSSL's legacy format; convert it with openssl "
+            "pkcs8 -topk8"
         )
     lines = [line for line in content.splitlines() if ":" not in line]  # the others are headers
     try:
@@ -250,24 +253,24 @@ def _pem_keystore(data: bytes, key_password: Secret | None) -> KeyPair:
     keys = [(name, content) for name, content in blocks if name.endswith("PRIVATE KEY")]
     if len(keys) != 1:
         found = "no private key" if not keys else f"{len(keys)} private keys"
-        raise ValueError(f"the store has {found}; it takes exactly one")
+        raise ValueError(f"the store has {found}; it must have exactly one")
     name, content = keys[0]
     is_encrypted = name == "ENCRYPTED PRIVATE KEY"
     if is_encrypted and key_password is None:
         raise ValueError("the private key is encrypted and needs a key password")
     key = load_private_key(_pem_bytes(name, content), key_password if is_encrypted else None)
-    return _key_pair(key, [_load(one) for one in _pem_certificates(blocks)], "")
+    return _key_pair(key, [_load_certificate(one) for one in _pem_certificates(blocks)], "")
 
 
 # -- keys and certificates
 
 
-def _load(certificate: bytes) -> x509.Certificate:
+def _load_certificate(certificate: bytes) -> x509.Certificate:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return x509.load_der_x509_certificate(certificate)
-    except _NOT_UNDERSTOOD as error:
+    except _DECODE_ERRORS as error:
         raise ValueError("a certificate of the store is damaged") from error
 
 
@@ -275,8 +278,8 @@ def _der(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(serialization.Encoding.DER)
 
 
-def _check(certificate: bytes, number: int) -> None:
-    """OpenSSL is the one that has to understand it."""
+def _check_certificate(certificate: bytes, number: int) -> None:
+    """Raise ValueError unless OpenSSL can load the certificate."""
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=certificate)
     except (ssl.SSLError, ValueError) as error:
@@ -294,9 +297,9 @@ def _key_pair(key: PrivateKeyTypes, found: list[x509.Certificate], note: str) ->
 
 
 def _chain(key: PrivateKeyTypes, found: list[x509.Certificate]) -> list[x509.Certificate]:
-    """The certificate of the key, then who vouches for it, and so on, in whatever order found."""
-    own = _public(key.public_key())
-    chain = [one for one in found if _public_of(one) == own][:1]
+    """Return the key's certificate, then its issuers; `found` may have any order."""
+    own = _public_key_bytes(key.public_key())
+    chain = [one for one in found if _certificate_public_key(one) == own][:1]
     if not chain:
         raise ValueError(
             "the store has no certificate for its private key"
@@ -307,20 +310,19 @@ def _chain(key: PrivateKeyTypes, found: list[x509.Certificate]) -> list[x509.Cer
 
 
 def _issuer_chain(own: x509.Certificate, found: list[x509.Certificate]) -> list[x509.Certificate]:
-    """A certificate, then who vouches for it, and so on."""
     chain = [own]
     rest = [one for one in found if one != own]
     names = {one: _names(one) for one in found}
-    while not _is_own_issuer(chain[-1]):
-        above = next((one for one in rest if names[one].subject == names[chain[-1]].issuer), None)
-        if above is None:
+    while not _is_self_signed(chain[-1]):
+        issuer = next((one for one in rest if names[one].subject == names[chain[-1]].issuer), None)
+        if issuer is None:
             break
-        rest = [one for one in rest if one != above]
-        chain.append(above)
+        rest = [one for one in rest if one != issuer]
+        chain.append(issuer)
     return chain
 
 
-def _is_own_issuer(certificate: x509.Certificate) -> bool:
+def _is_self_signed(certificate: x509.Certificate) -> bool:
     names = _names(certificate)
     return names.issuer == names.subject
 
@@ -328,21 +330,21 @@ def _is_own_issuer(certificate: x509.Certificate) -> bool:
 def _names(certificate: x509.Certificate) -> _Names:
     try:
         return _Names(certificate.subject, certificate.issuer)
-    except _NOT_UNDERSTOOD as error:
+    except _DECODE_ERRORS as error:
         raise ValueError("a certificate of the store is damaged") from error
 
 
-def _public_of(certificate: x509.Certificate) -> bytes | None:
+def _certificate_public_key(certificate: x509.Certificate) -> bytes | None:
     if is_diffie_hellman(_der(certificate)):
         return None
     try:
-        return _public(certificate.public_key())
-    except (UnsupportedAlgorithm, *_NOT_UNDERSTOOD):
-        return None  # of a kind that OpenSSL does not know: not ours
+        return _public_key_bytes(certificate.public_key())
+    except (UnsupportedAlgorithm, *_DECODE_ERRORS):
+        return None  # a key type that OpenSSL does not support cannot be the client's
 
 
-def _public(key: object) -> bytes:
-    text: bytes = key.public_bytes(  # type: ignore[attr-defined]  # every kind of key has it
+def _public_key_bytes(key: object) -> bytes:
+    text: bytes = key.public_bytes(  # type: ignore[attr-defined]  # every key type has it
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     )
     return text

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who a Kerberos keytab has keys for; the keys themselves are left to the library.
+"""Lists the principals of a Kerberos keytab; the Kerberos library reads the keys.
 
     05 02                       file format 2, big-endian
     then for each key
     int32   size of the entry; negative: a hole of that many bytes; 0: the end
-    uint16  parts of the name
+    uint16  number of name components
     uint16  length, then the realm
-    uint16  length, then a part of the name; as often as there are parts
-    ...     kind of name, time, key: not read
+    uint16  length, then a name component; once per component
+    ...     name type, timestamp, key: not read
 
-Java says "Unable to obtain password from user" when a keytab has no key for the principal; here it
-is said before anything connects, by name.
+Java reports a missing key as "Unable to obtain password from user". Here the config check reports
+it with the principal, before any connection.
 """
 
 from __future__ import annotations
@@ -20,14 +20,17 @@ import struct
 MAX_BYTES = 1 << 20
 _FORMAT = b"\x05\x02"
 _OLDER_FORMAT = b"\x05\x01"  # in the byte order of the machine that wrote it
+_TRUNCATED = "it is truncated"
 
 
 def read_principals(data: bytes) -> frozenset[str]:
-    """The names that it has keys for, as `mirror@REALM`; ValueError if it is no keytab."""
+    """Return the principals with keys, as `mirror@REALM`. Raises ValueError."""
     if data.startswith(_OLDER_FORMAT):
-        raise ValueError("it has the format of very old Kerberos libraries: make it anew")
+        raise ValueError(
+            "it has keytab format 1, which is not supported: create it again with a current ktutil"
+        )
     if not data.startswith(_FORMAT):
-        raise ValueError("it is no keytab")
+        raise ValueError("it is not a keytab")
     found = set()
     at = len(_FORMAT)
     try:
@@ -37,18 +40,18 @@ def read_principals(data: bytes) -> frozenset[str]:
             if size == 0:
                 break
             if size > len(data) - at:
-                raise ValueError("it is cut off")
+                raise ValueError(_TRUNCATED)
             if size > 0:
                 found.add(_principal(data[at : at + size]))
             at += abs(size)
     except struct.error:
-        raise ValueError("it is cut off") from None
+        raise ValueError(_TRUNCATED) from None
     return frozenset(found)
 
 
-def has_key(principals: frozenset[str], wanted: str) -> bool:
-    """Whether one of them is meant; without a realm it is that of krb5.conf, unknown here."""
-    return any(wanted in (one, one.rpartition("@")[0]) for one in principals)
+def has_key(principals: frozenset[str], principal: str) -> bool:
+    """Whether a principal has a key; without a realm, any realm matches."""
+    return any(principal in (one, one.rpartition("@")[0]) for one in principals)
 
 
 def _principal(entry: bytes) -> str:

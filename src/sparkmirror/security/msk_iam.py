@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AWS_MSK_IAM: a signed request as proof, made for each login with the keys of that moment.
+"""MSK IAM authentication: a presigned request, made for each login with the current credentials.
 
 botocore signs a GET of `/` (SigV4). The request is never sent: the broker checks the signature.
-AWS_MSK_IAM carries its parameters as JSON with names in lower case, OAUTHBEARER carries the URL of
-the request in base64:
+AWS_MSK_IAM sends its parameters as JSON with lower-case names. OAUTHBEARER sends the request's URL
+in base64:
 
     Action                 kafka-cluster:Connect
     X-Amz-Algorithm        AWS4-HMAC-SHA256
     X-Amz-Credential       <access key>/<date>/<region>/kafka-cluster/aws4_request
     X-Amz-Date             20300102T030405Z
     X-Amz-Expires          900
-    X-Amz-Security-Token   of temporary credentials
+    X-Amz-Security-Token   only of temporary credentials
     X-Amz-SignedHeaders    host
     X-Amz-Signature        over all of the above
 """
@@ -34,7 +34,7 @@ from sparkmirror.security.aws_credentials import (
 from sparkmirror.security.settings import AwsSettings
 from sparkmirror.security.tokens import Token
 
-LIFETIME_SECONDS = 900  # the most that MSK takes, and what Amazon's own library asks for
+LIFETIME_SECONDS = 900  # MSK's maximum, and the value of Amazon's library
 
 _VERSION = "2020_10_22"
 _SERVICE = "kafka-cluster"
@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 
 class MskIamClient:
-    """One message from us, one from the broker."""
+    """The AWS_MSK_IAM mechanism: one client message, one broker response."""
 
     def __init__(self, settings: AwsSettings, host: str) -> None:
         source = credential_source(settings)
@@ -53,32 +53,29 @@ class MskIamClient:
         self._message = sign_login_message(host, region, source.credentials(region))
 
     def initial_response(self) -> bytes:
-        """The signed request."""
         return self._message
 
     def evaluate_challenge(self, challenge: bytes) -> bytes | None:
-        """The broker's answer ends it; whoever helps at Amazon asks for the id in it."""
+        """Log the request id, which AWS support needs, and finish."""
         try:
-            answer = json.loads(challenge)
-            request_id = answer["request-id"]
+            request_id = json.loads(challenge)["request-id"]
         except (ValueError, TypeError, KeyError, RecursionError):
             raise AuthenticationError(
-                "The broker answered AWS_MSK_IAM with something else than MSK does. Is it one of "
-                "MSK's?"
+                f"{self._host} sent an invalid AWS_MSK_IAM response. Is it an MSK broker?"
             ) from None
-        _log.debug("logged in at %s with AWS_MSK_IAM, request %r", self._host, request_id)
+        _log.debug("Authenticated at %s with AWS_MSK_IAM, request %r", self._host, request_id)
         return None
 
 
 def sign_iam_token(settings: AwsSettings, host: str) -> Token:
-    """What OAUTHBEARER takes at MSK: signed by us, so there is no endpoint to be asked."""
+    """Return an OAUTHBEARER token for MSK, signed locally without a token endpoint."""
     source = credential_source(settings)
     region = source.region(host)
     return sign_token(region, source.credentials(region))
 
 
 def sign_login_message(host: str, region: str, keys: AwsCredentials) -> bytes:
-    """What AWS_MSK_IAM says to the broker of that name."""
+    """Return the AWS_MSK_IAM message for a broker."""
     host = host.lower()  # as botocore signs it
     signed = {name.lower(): text for name, text in _signed(host, region, keys).items()}
     content = {"version": _VERSION, "host": host, "user-agent": _USER_AGENT, **signed}
@@ -86,13 +83,13 @@ def sign_login_message(host: str, region: str, keys: AwsCredentials) -> bytes:
 
 
 def sign_token(region: str, keys: AwsCredentials) -> Token:
-    """What OAUTHBEARER says to any broker of the region."""
+    """Return an OAUTHBEARER token for all MSK brokers of a region."""
     host = f"kafka.{region}.amazonaws.com"
     signed = _signed(host, region, keys)
     query = urlencode(signed | {"User-Agent": _USER_AGENT}, quote_via=quote, safe="")
     text = base64.urlsafe_b64encode(f"https://{host}?{query}".encode()).decode().rstrip("=")
-    made = datetime.strptime(signed["X-Amz-Date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
-    return Token(Secret(text), made.timestamp() + LIFETIME_SECONDS)
+    signed_at = datetime.strptime(signed["X-Amz-Date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+    return Token(Secret(text), signed_at.timestamp() + LIFETIME_SECONDS)
 
 
 def _signed(host: str, region: str, keys: AwsCredentials) -> dict[str, str]:

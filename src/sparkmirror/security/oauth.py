@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens of an OAuth 2 endpoint, refreshed in time. Thread-safe.
+"""Requests tokens from an OAuth 2 token endpoint and refreshes them. Thread-safe.
 
-There is at most one request at a time, in a thread of its own. While a token is valid, callers wait
-for its successor only for a moment; if the request fails, the old token is used until it expires,
-and the endpoint is asked again later. Without a valid token all callers get the error until the
-next attempt, so that a refusing endpoint is not asked for every connection.
+At most one request runs at a time, in a separate thread. While a token is valid, callers wait only
+briefly for the next one. If the request fails, the old token is used until it expires, and the
+request is retried later. Without a valid token, all callers get the error until the next attempt:
+an endpoint that refuses does not get a request per connection.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from sparkmirror.security.tokens import (
 
 MAX_BYTES = 1 << 20
 RETRY_SECONDS = 10.0  # as Kafka's clients
-REFRESH_WAIT_SECONDS = 1.0  # how long a valid token may be held back for a newer one
-_SLACK_SECONDS = 30.0  # for what has no time limit of its own, such as to resolve a name
+REFRESH_WAIT_SECONDS = 1.0  # how long callers with a valid token wait for a newer one
+_SLACK_SECONDS = 30.0  # for steps without a timeout, such as DNS lookups
 
 logger = logging.getLogger(__name__)
 
@@ -45,83 +45,83 @@ __all__ = ["RefreshingTokenSource", "Token"]
 
 
 class RefreshingTokenSource:
-    """A token that is always good; `token()` blocks if there is none yet. The lock guards all."""
+    """Holds a valid token; `token()` blocks until the first one. `_lock` guards all fields."""
 
     def __init__(self, settings: OAuthSettings) -> None:
         self._settings = settings
         self._endpoint = _Endpoint(settings)
         self._lock = threading.Condition()
         self._token: Token | None = None
-        self._ask_at = 0.0
-        self._began_at = 0.0  # monotonic: the last request
+        self._refresh_at = 0.0
+        self._started_at = 0.0  # monotonic: the last request
         self._retry_at = 0.0  # monotonic: after a failure
-        self._is_asking = False
+        self._is_refreshing = False
         self._failure: AuthenticationError | None = None
         self._has_warned = False
 
     def token(self) -> Token:
-        """A token that has not expired; AuthenticationError if there is none to be had."""
+        """Return a token that has not expired. Raises AuthenticationError if there is none."""
         with self._lock:
-            if self._is_valid() and time.time() < self._ask_at:
+            if self._is_valid() and time.time() < self._refresh_at:
                 return self._current()
-            if not self._is_asking:
+            if not self._is_refreshing:
                 if not self._is_valid() and time.monotonic() < self._retry_at:
                     raise self._current_error()
                 self._start_refresh()
-            if self._is_valid():  # nor should one that asks second get what is nearly over
-                self._wait(self._began_at + REFRESH_WAIT_SECONDS - time.monotonic())
+            if self._is_valid():  # all callers wait, so that none gets a nearly expired token
+                self._wait(self._started_at + REFRESH_WAIT_SECONDS - time.monotonic())
             else:
-                self._wait(self._longest_seconds())
+                self._wait(self._max_wait_seconds())
             if self._is_valid():
                 return self._current()
             raise self._current_error()
 
     def _start_refresh(self) -> None:
         thread = threading.Thread(target=self._refresh, name="oauth-token", daemon=True)
-        self._is_asking = True
-        self._began_at = time.monotonic()
+        self._is_refreshing = True
+        self._started_at = time.monotonic()
         self._failure = None
         try:
             thread.start()
-        except RuntimeError:  # no more threads just now
-            self._is_asking = False
+        except RuntimeError:  # too many threads at the moment
+            self._is_refreshing = False
             self._failure = AuthenticationError(
-                f"The token endpoint {self._endpoint.shown} could not be asked: this process "
-                "cannot start a thread.",
+                f"Cannot query the token endpoint {self._endpoint.shown}: this process cannot "
+                "start a thread.",
                 retriable=True,
             )
             self._lock.notify_all()
 
     def _wait(self, seconds: float) -> None:
-        self._lock.wait_for(lambda: not self._is_asking, seconds)
+        self._lock.wait_for(lambda: not self._is_refreshing, seconds)
 
-    def _longest_seconds(self) -> float:
+    def _max_wait_seconds(self) -> float:
         settings = self._settings
         return settings.connect_timeout_seconds + settings.read_timeout_seconds + _SLACK_SECONDS
 
     def _current_error(self) -> AuthenticationError:
         failure = self._failure
         if failure is None:
-            words = "has not answered in time" if self._is_asking else "gave a token that is over"
+            reason = "timed out" if self._is_refreshing else "returned an expired token"
             failure = AuthenticationError(
-                f"The token endpoint {self._endpoint.shown} {words}.", retriable=True
+                f"The token endpoint {self._endpoint.shown} {reason}.", retriable=True
             )
-        told = AuthenticationError(str(failure), retriable=failure.retriable)
-        told.__cause__ = failure
-        return told
+        copied = AuthenticationError(str(failure), retriable=failure.retriable)
+        copied.__cause__ = failure
+        return copied
 
-    def redact(self, words: str) -> str:
-        """What somebody else said, without the token that we have; asks nobody."""
+    def redact(self, message: str) -> str:
+        """Remove the current token from a message; requests none."""
         with self._lock:
             token = self._token
-        return words if token is None else words.replace(token.text.reveal(), HIDDEN)
+        return message if token is None else message.replace(token.text.reveal(), HIDDEN)
 
     def _is_valid(self) -> bool:
         return self._token is not None and time.time() < self._token.expires_at
 
     def _current(self) -> Token:
         if self._token is None:
-            raise AssertionError("asked only when there is one")
+            raise AssertionError("called only with a valid token")
         return self._token
 
     def _refresh(self) -> None:
@@ -131,37 +131,36 @@ class RefreshingTokenSource:
             token = self._endpoint.request_token()
         except AuthenticationError as error:
             failure = error
-        except Exception as error:  # the root of a thread: whoever waits is told
-            logger.exception("the token endpoint could not be asked")
+        except Exception as error:  # the root of a thread: waiting callers get the error
+            logger.exception(f"Token request to {self._endpoint.shown} failed unexpectedly")
             failure = AuthenticationError(
-                f"The token endpoint {self._endpoint.shown} could not be asked "
-                f"({type(error).__name__}).",
+                f"Cannot query the token endpoint {self._endpoint.shown} ({type(error).__name__}).",
                 retriable=True,
             )
         with self._lock:
-            self._is_asking = False
+            self._is_refreshing = False
             self._failure = failure
             if failure is not None:
                 self._retry_at = time.monotonic() + RETRY_SECONDS
             if token is not None:
                 self._token = token
                 self._has_warned = False
-                self._ask_at = refresh_at(token, issued_at, self._settings)
+                self._refresh_at = refresh_at(token, issued_at, self._settings)
             elif self._is_valid():
-                self._ask_at = time.time() + RETRY_SECONDS
+                self._refresh_at = time.time() + RETRY_SECONDS
                 if not self._has_warned:
-                    logger.warning(f"{failure} The token before is used until it expires.")
+                    logger.warning(f"{failure} The previous token is used until it expires.")
                 self._has_warned = True
             self._lock.notify_all()
 
 
 class _Endpoint:
-    """Asks for one token; no redirect, no proxy."""
+    """The token endpoint; requests use no redirect and no proxy."""
 
     def __init__(self, settings: OAuthSettings) -> None:
         self._settings = settings
         parts = _split(settings.endpoint)
-        host = (parts.hostname or "").rstrip(".")  # as in certificates
+        host = (parts.hostname or "").rstrip(".")  # certificates have no final dot
         shown_host = f"[{host}]" if ":" in host else host
         port = f":{parts.port}" if parts.port else ""
         self.shown = f"{parts.scheme}://{shown_host}{port}{parts.path}"
@@ -172,12 +171,11 @@ class _Endpoint:
                 self._context = tls.client_context(settings.tls)
             except ValueError as error:
                 raise AuthenticationError(
-                    f"TLS to the token endpoint {self.shown} cannot be set up: {error}."
+                    f"Cannot set up TLS for the token endpoint {self.shown}: {error}."
                 ) from error
 
     def request_token(self) -> Token:
-        settings = self._settings
-        asking = _with_assertion(settings)
+        settings = _with_assertion(self._settings)
         request = HttpRequest(
             "POST",
             self._url,
@@ -185,65 +183,67 @@ class _Endpoint:
             connect_seconds=settings.connect_timeout_seconds,
             read_seconds=settings.read_timeout_seconds,
             most_bytes=MAX_BYTES,
-            headers=_headers(asking),
-            body=_body(asking).encode(),
+            headers=_headers(settings),
+            body=_body(settings).encode(),
         )
         try:
-            answer = send_request(request, self._context)
+            response = send_request(request, self._context)
         except HttpRequestError as error:
-            raise self._no_answer(error) from error
-        return parse_token_response(answer.status, answer.body, self.shown, asking, time.time())
+            raise self._no_response(error) from error
+        return parse_token_response(
+            response.status, response.body, self.shown, settings, time.time()
+        )
 
-    def _no_answer(self, error: HttpRequestError) -> AuthenticationError:
+    def _no_response(self, error: HttpRequestError) -> AuthenticationError:
         match error.failure:
             case HttpFailure.TOO_LARGE:
                 return AuthenticationError(
-                    f"The token endpoint {self.shown} sends {error.detail}. Is it the address of a "
-                    "token endpoint (OAuth 2)?",
-                    retriable=True,  # as what is no token
+                    f"The token endpoint {self.shown} sent {error.detail}. Is it an OAuth 2 token "
+                    "endpoint?",
+                    retriable=True,  # as a response without a token
                 )
             case HttpFailure.TIMEOUT:
-                words = "no whole answer in time"
+                reason = "it did not respond in time"
             case HttpFailure.UNTRUSTED:
-                words = f"its certificate is not trusted ({error.detail})"
+                reason = f"its certificate is not trusted ({error.detail})"
             case HttpFailure.TLS:
-                words = f"TLS failed ({error.detail})"
+                reason = f"TLS failed ({error.detail})"
             case HttpFailure.REFUSED:
-                words = "nobody listens there"
+                reason = "connection refused"
             case HttpFailure.NOT_HTTP:
-                words = "no HTTP"
+                reason = "it does not speak HTTP"
             case _:
-                words = error.detail
+                reason = error.detail
         return AuthenticationError(
-            f"The token endpoint {self.shown} cannot be asked: "
-            f"{redact_oauth_message(words, self._settings)}.",
+            f"Cannot reach the token endpoint {self.shown}: "
+            f"{redact_oauth_message(reason, self._settings)}.",
             retriable=True,
         )
 
 
 def _with_assertion(settings: OAuthSettings) -> OAuthSettings:
-    """The settings of one request: with an assertion of its own, where one is to be signed."""
-    wanted = settings.assertion
-    if wanted is None:
+    """Return the settings of one request, with a new assertion if one is configured."""
+    assertion = settings.assertion
+    if assertion is None:
         return settings
-    from sparkmirror.security.jwt_assertions import sign_assertion  # noqa: PLC0415 - long to import, and rare
+    from sparkmirror.security.jwt_assertions import sign_assertion  # noqa: PLC0415 - slow import, rarely needed
 
-    made = {wanted.form_field: sign_assertion(wanted, int(time.time()))}
-    return replace(settings, secret_form_fields={**settings.secret_form_fields, **made})
+    signed = {assertion.form_field: sign_assertion(assertion, int(time.time()))}
+    return replace(settings, secret_form_fields={**settings.secret_form_fields, **signed})
 
 
-def _body(asking: OAuthSettings) -> str:
+def _body(settings: OAuthSettings) -> str:
     fields = {
-        **asking.form_fields,
-        **{name: one.reveal() for name, one in asking.secret_form_fields.items()},
-        "scope": asking.scope,
-        "audience": asking.audience,
+        **settings.form_fields,
+        **{name: one.reveal() for name, one in settings.secret_form_fields.items()},
+        "scope": settings.scope,
+        "audience": settings.audience,
     }
     return urlencode({name: text for name, text in fields.items() if text})
 
 
-def _headers(asking: OAuthSettings) -> dict[str, str]:
-    credentials = basic_credentials(asking)
+def _headers(settings: OAuthSettings) -> dict[str, str]:
+    credentials = basic_credentials(settings)
     return {
         "Accept": "application/json",
         **({"Authorization": f"Basic {credentials}"} if credentials else {}),
@@ -252,19 +252,23 @@ def _headers(asking: OAuthSettings) -> dict[str, str]:
 
 
 def _split(endpoint: str) -> SplitResult:
-    """The address in parts; what may be a secret in it is not repeated."""
+    """Split the URL. Raises AuthenticationError, which does not quote it: it may hold a secret."""
     try:
         parts = urlsplit(endpoint)
         is_address = bool(parts.hostname) and parts.port != 0
     except ValueError:
         is_address = False
     if not is_address or parts.scheme not in {"http", "https"}:
-        raise AuthenticationError("The token endpoint is no address: say https://host/path.")
+        raise AuthenticationError(
+            "The URL of the token endpoint is invalid: set https://host/path."
+        )
     if parts.username is not None or parts.password is not None:
         raise AuthenticationError(
-            "The address of the token endpoint holds a name or a password: say them as client id "
-            "and client secret."
+            "The URL of the token endpoint contains a user name or password: set them as client id "
+            "and client secret instead."
         )
     if not endpoint.isascii() or not endpoint.isprintable() or " " in endpoint:
-        raise AuthenticationError("The address of the token endpoint has odd characters.")
+        raise AuthenticationError(
+            "The URL of the token endpoint has spaces, control or non-ASCII characters."
+        )
     return parts

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Removes secrets from broker messages, and limits what libraries log.
+"""Limits what is shown of messages of other programs, and what libraries log.
 
-A broker's answer to a login may repeat what was sent.
-
-At DEBUG py4j writes each command, and that of a job holds the token of its epoch. botocore,
-urllib3, httpx and httpcore write requests and answers. Levels can be set over REST, so a level is
-no protection: what a library logs ends at its topmost logger. Records of a sufficient level go on
-from there, without their cause, which may quote anything.
+At DEBUG py4j logs each command, and a job's command contains the token of its epoch. botocore,
+urllib3, httpx and httpcore log requests and responses. Users can set log levels over REST, so a
+level is no protection. Instead, the library's top-level logger does not propagate; its handler
+forwards records at or above a fixed level to the root, without exceptions, which may quote secrets.
 """
 
 from __future__ import annotations
@@ -14,26 +12,17 @@ from __future__ import annotations
 import copy
 import logging
 
-from sparkmirror.model import HIDDEN
-from sparkmirror.security.settings import SecuritySettings
-from sparkmirror.security.token_sources import token_source
-
-_MOST_WORDS = 300
+_MAX_CHARS = 300
 
 
-def redact_broker_message(words: str, security: SecuritySettings) -> str:
-    """One line, not long, without our password or token."""
-    sasl = security.sasl
-    if sasl is not None and sasl.password is not None and sasl.password.reveal():
-        words = words.replace(sasl.password.reveal(), HIDDEN)
-    if sasl is not None and sasl.oauth is not None:
-        words = token_source(sasl.oauth).redact(words)
-    words = "".join(char if char.isprintable() else " " for char in words)
-    return words[:_MOST_WORDS].strip().rstrip(".")
+def one_line(text: str) -> str:
+    """Shorten another program's message to one printable line without a final dot."""
+    printable = "".join(char if char.isprintable() else " " for char in text)
+    return printable[:_MAX_CHARS].strip().rstrip(".")
 
 
 def limit_library_logs(library: str, level: int) -> None:
-    """Of what a library logs show only this level and above, from now on and for good."""
+    """Drop a library's log records below `level`, whatever level users set later."""
     topmost = logging.getLogger(library)
     topmost.propagate = False
     if not any(isinstance(one, _RootForwarder) for one in topmost.handlers):
@@ -41,7 +30,7 @@ def limit_library_logs(library: str, level: int) -> None:
 
 
 class _RootForwarder(logging.Handler):
-    """Hands on to whoever listens at the root."""
+    """Forwards records to the handlers of the root logger."""
 
     def emit(self, record: logging.LogRecord) -> None:
         shown = copy.copy(record)

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a client proves who it is, message by message: no socket, no request.
+"""SASL clients without I/O, one per mechanism.
 
-    client = authenticate_steps(settings, host, token)
-    answer = exchange(client.first())
-    while (message := client.next(answer)) is not None:
-        answer = exchange(message)
+    client = create_sasl_client(settings, host, token)
+    challenge = exchange(client.initial_response())
+    while (message := client.evaluate_challenge(challenge)) is not None:
+        challenge = exchange(message)
 
-where `exchange` sends a SaslAuthenticate request and returns what came back with it. A broker that
-refuses says so with the error code of that answer; what is raised here is what a client finds.
+where `exchange` sends a SaslAuthenticate request and returns the response's auth bytes. A broker
+refuses with that response's error code; clients raise AuthenticationError for errors they detect.
 """
 
 from __future__ import annotations
@@ -19,8 +19,15 @@ from typing import Protocol
 from sparkmirror.errors import AuthenticationError
 from sparkmirror.model import HIDDEN, Secret
 from sparkmirror.security.kerberos import KerberosClient
+from sparkmirror.security.redaction import one_line
 from sparkmirror.security.scram import ScramClient
-from sparkmirror.security.settings import OAuthSettings, SaslMechanism, SaslSettings
+from sparkmirror.security.settings import (
+    OAuthSettings,
+    SaslMechanism,
+    SaslSettings,
+    SecuritySettings,
+)
+from sparkmirror.security.token_sources import token_source
 from sparkmirror.security.tokens import Token, redact_oauth_message
 
 _NUL = "\0"
@@ -30,19 +37,17 @@ _RESERVED = "auth"
 
 
 class SaslClient(Protocol):
-    """One exchange with one broker."""
+    """One authentication with one broker."""
 
-    def initial_response(self) -> bytes:
-        """What the client begins with."""
-        ...
+    def initial_response(self) -> bytes: ...
 
     def evaluate_challenge(self, challenge: bytes) -> bytes | None:
-        """The answer to what the broker said; None when the client has nothing to add."""
+        """Return the next message; None when the client is done."""
         ...
 
 
 def create_sasl_client(settings: SaslSettings, host: str, token: Token | None) -> SaslClient:
-    """The client's side of the mechanism; `host` is the broker's name, as we call it."""
+    """Create the mechanism's client; `host` is the broker's host name as configured."""
     match settings.mechanism:
         case SaslMechanism.PLAIN:
             return _Plain(settings.username, _password(settings))
@@ -56,25 +61,25 @@ def create_sasl_client(settings: SaslSettings, host: str, token: Token | None) -
 
                 return _OAuthBearer(sign_iam_token(settings.aws, host), None)
             if token is None or settings.oauth is None:
-                raise AuthenticationError("OAUTHBEARER needs a token, and there is none.")
+                raise AuthenticationError("OAUTHBEARER needs a token; none is configured.")
             return _OAuthBearer(token, settings.oauth)
         case SaslMechanism.GSSAPI:
             if settings.kerberos is None:
-                raise AuthenticationError("GSSAPI needs to know where tickets come from.")
+                raise AuthenticationError("GSSAPI needs a ticket cache or a keytab.")
             return KerberosClient(settings.kerberos, host)
         case SaslMechanism.AWS_MSK_IAM:
             from sparkmirror.security.msk_iam import MskIamClient  # noqa: PLC0415 - an extra
 
             if settings.aws is None:
-                raise AuthenticationError("AWS_MSK_IAM needs to know where keys come from.")
+                raise AuthenticationError("AWS_MSK_IAM needs AWS credentials.")
             return MskIamClient(settings.aws, host)
 
 
 def check_extensions(extensions: dict[str, str]) -> None:
-    """ValueError if one cannot be sent with OAUTHBEARER; its value is not repeated."""
+    """Raise ValueError if OAUTHBEARER cannot send an extension; values are not quoted."""
     for name, value in extensions.items():
         if not _EXTENSION_NAME.fullmatch(name) or name == _RESERVED:
-            raise ValueError("the name of an extension has letters only, and is not auth")
+            raise ValueError("an extension's name must consist of letters and must not be auth")
         if not _EXTENSION_VALUE.fullmatch(value):
             raise ValueError(f"the value of the extension {name} is empty or not ASCII")
 
@@ -92,11 +97,11 @@ def _password(settings: SaslSettings) -> Secret:
 
 
 class _Plain:
-    """RFC 4616; the one who logs in is the one who acts."""
+    """RFC 4616, without an authorization identity."""
 
     def __init__(self, username: str, password: Secret) -> None:
         if _NUL in username or _NUL in password.reveal():
-            raise AuthenticationError("PLAIN takes no NUL in username or password.")
+            raise AuthenticationError("PLAIN does not allow NUL in username or password.")
         if not username or not password.reveal():
             raise AuthenticationError("PLAIN needs a username and a password.")
         self._username = username
@@ -105,12 +110,12 @@ class _Plain:
     def initial_response(self) -> bytes:
         return _NUL.join(("", self._username, self._password.reveal())).encode("utf-8", "replace")
 
-    def evaluate_challenge(self, challenge: bytes) -> bytes | None:  # noqa: ARG002 - brokers say nothing
+    def evaluate_challenge(self, challenge: bytes) -> bytes | None:  # noqa: ARG002 - always empty
         return None
 
 
 class _OAuthBearer:
-    """RFC 7628; a broker that refuses says why, and wants an answer before it hangs up."""
+    """RFC 7628. A broker that refuses sends the reason, and expects a reply before it closes."""
 
     def __init__(self, token: Token, settings: OAuthSettings | None) -> None:
         self._token = token
@@ -133,24 +138,31 @@ class _OAuthBearer:
             return None
         self._refusal = AuthenticationError(
             f"The broker refused the token ({self._reason(challenge)}). {self._advice}",
-            retriable=True,  # keys of the issuer change, and brokers learn of it later
+            retriable=True,  # brokers learn of an issuer's new keys later than clients
         )
         return b"\x01"
 
     @property
     def _advice(self) -> str:
         if self._settings is None:
-            return "Check what the policies of IAM allow to the one whose credentials sign it."
-        return (
-            "Check the scope of the client, and what the brokers expect of a token (issuer, "
-            "audience)."
-        )
+            return "Check the IAM policies of the identity whose credentials sign it."
+        return "Check the client's scope, and the issuer and audience that the brokers expect."
 
     def _reason(self, challenge: bytes) -> str:
         try:
             content = json.loads(challenge)
-            words = f"{content['status']}" if isinstance(content, dict) else ""
+            status = f"{content['status']}" if isinstance(content, dict) else ""
         except (ValueError, KeyError, RecursionError):
-            words = ""
-        words = words.replace(self._token.text.reveal(), HIDDEN)
-        return redact_oauth_message(words, self._settings) or "without a reason"
+            status = ""
+        status = status.replace(self._token.text.reveal(), HIDDEN)
+        return redact_oauth_message(status, self._settings) or "without a reason"
+
+
+def redact_broker_message(message: str, security: SecuritySettings) -> str:
+    """Remove the password and token from a broker's message, which may quote them."""
+    sasl = security.sasl
+    if sasl is not None and sasl.password is not None and sasl.password.reveal():
+        message = message.replace(sasl.password.reveal(), HIDDEN)
+    if sasl is not None and sasl.oauth is not None:
+        message = token_source(sasl.oauth).redact(message)
+    return one_line(message)

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SCRAM (RFC 5802, 7677) as Kafka's clients speak it: no channel binding, no SASLprep.
+"""SCRAM (RFC 5802, 7677) as in Kafka's clients: no channel binding, no SASLprep.
 
     client   n,,n=<user>,r=<nonce>[,tokenauth=true]
     server   r=<nonce and more>,s=<salt>,i=<iterations>
     client   c=biws,r=<nonce and more>,p=<proof>
     server   v=<signature>   or   e=<error>
 
-The server's signature proves that it knows the password as well; whoever cannot give it is not the
-broker. kafka-python's own client does not escape `,` and `=` in names.
+The server's signature proves that it also knows the password. kafka-python's client is not used,
+because it does not escape `,` and `=` in names.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sparkmirror.model import Secret
 from sparkmirror.security.settings import SaslMechanism
 
 MIN_ITERATIONS = 4096
-MAX_ITERATIONS = 1_000_000  # more would be a way to keep a client busy
+MAX_ITERATIONS = 1_000_000  # a limit for hostile servers
 
 _SERVER_FIRST = re.compile(
     rb"r=([\x21-\x2b\x2d-\x7e]{1,1024}),s=([A-Za-z0-9/+=]{1,1024}),i=(\d{1,9})(?:,.*)?", re.DOTALL
@@ -34,7 +34,7 @@ _SERVER_FINAL = re.compile(rb"([ve])=([^,]{1,1024})(?:,.*)?", re.DOTALL)
 
 
 class ScramClient:
-    """One exchange; messages in, messages out."""
+    """One authentication."""
 
     DIGESTS: ClassVar = {
         SaslMechanism.SCRAM_SHA_256: "sha256",
@@ -55,11 +55,9 @@ class ScramClient:
         self._is_done = False
 
     def initial_response(self) -> bytes:
-        """What the client begins with."""
         return b"n,," + self._first
 
     def evaluate_challenge(self, challenge: bytes) -> bytes | None:
-        """The answer to the server; None when both sides have proved themselves."""
         if self._signature is None:
             return self._proof(challenge)
         if not self._is_done:
@@ -70,10 +68,10 @@ class ScramClient:
     def _proof(self, challenge: bytes) -> bytes:
         found = _SERVER_FIRST.fullmatch(challenge)
         if found is None:
-            raise self._protocol_error("an answer that is not SCRAM")
+            raise self._protocol_error("a first message that is not SCRAM")
         nonce, salt, iterations = found[1], _decoded(found[2]), int(found[3])
         if not nonce.startswith(self._nonce):
-            raise self._protocol_error("an answer to somebody else's question")
+            raise self._protocol_error("a nonce that does not start with the client's")
         if salt is None:
             raise self._protocol_error("a salt that is not base64")
         if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
@@ -93,16 +91,16 @@ class ScramClient:
     def _check(self, challenge: bytes, signature: bytes) -> None:
         found = _SERVER_FINAL.fullmatch(challenge)
         if found is None:
-            raise self._protocol_error("a last answer that is not SCRAM")
+            raise self._protocol_error("a final message that is not SCRAM")
         if found[1] == b"e":
             raise AuthenticationError(
-                f"The broker refused {self._mechanism.value}. Check username and password."
+                f"The broker rejected {self._mechanism.value}. Check username and password."
             )
         given = _decoded(found[2])
         if given is None or not hmac.compare_digest(given, signature):
             raise AuthenticationError(
-                f"The broker did not prove that it knows the password ({self._mechanism.value}): "
-                "it may be somebody else's. Nothing was sent to it."
+                f"The broker did not prove that it knows the password ({self._mechanism.value}). "
+                "It may be an impostor: check bootstrap.servers. No records were sent."
             )
 
     def _hmac(self, key: bytes, message: bytes) -> bytes:

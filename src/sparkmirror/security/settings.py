@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The security settings of one client, ready for use: they contain no file and no store password.
+"""The resolved security settings of one client, without file names and store passwords.
 
-The driver makes them from the keys and stores that a file names. They reach tasks over the control
-channel only.
+The driver resolves them from config keys and stores. Tasks get them over the control channel only.
 """
 
 from __future__ import annotations
@@ -25,12 +24,10 @@ class SecurityProtocol(Enum):
 
     @property
     def has_tls(self) -> bool:
-        """Whether bytes are encrypted."""
         return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
 
     @property
     def has_sasl(self) -> bool:
-        """Whether the client says who it is."""
         return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 
 
@@ -47,10 +44,10 @@ class SaslMechanism(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """Whom to trust, and who we are; certificates and keys are PEM texts."""
+    """Trusted certificates and the client's identity, in PEM."""
 
-    trusted: str | None = None  # None: whom the system trusts
-    chain: str = ""  # our certificate and those that vouch for it; empty: none
+    trusted: str | None = None  # None: the system's CA certificates
+    chain: str = ""  # the client certificate and its issuers; empty: none
     key: Secret | None = None  # PKCS #8, not encrypted
     verifies_hostname: bool = True
     protocols: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
@@ -59,15 +56,15 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True)
 class AssertionSettings:
-    """A JWT that is signed for each request, in the place of a secret."""
+    """A JWT that is signed for each token request instead of a client secret."""
 
-    form_field: str  # a field of the request
-    key: Secret  # as PEM (PKCS #8), not encrypted
+    form_field: str  # the request's form field for it
+    key: Secret  # PEM (PKCS #8), not encrypted
     algorithm: str = "RS256"
     header: Mapping[str, Any] = field(default_factory=dict)
     claims: Mapping[str, Any] = field(default_factory=dict)
     lifetime_seconds: int = 300
-    not_before_skew_seconds: int = 60  # clocks differ
+    not_before_skew_seconds: int = 60  # tolerates clock skew
     includes_jti: bool = False
 
 
@@ -76,27 +73,26 @@ CLIENT_CREDENTIALS = "client_credentials"  # RFC 6749, 4.4
 
 @dataclass(frozen=True, slots=True)
 class OAuthSettings:
-    """Where tokens come from: an endpoint and what to say there, or somebody who renews them.
+    """The source of tokens: a token endpoint and the request to it, or a static token.
 
-    `endpoint` is who is asked. With `static_token` nobody is: it is the file that the token was
-    read from, or empty.
+    With `static_token`, `endpoint` is the file that contains the token, or empty.
     """
 
     endpoint: str
     client_id: str = ""
-    client_secret: Secret | None = None  # None: no header says who asks
+    client_secret: Secret | None = None  # None: no Authorization header
     scope: str = ""
     audience: str = ""  # Strimzi's oauth.audience
-    urlencodes_header: bool = False  # name and secret, before they go into the header
+    urlencodes_header: bool = False  # id and secret in the Authorization header
     form_fields: Mapping[str, str] = field(
         default_factory=lambda: {"grant_type": CLIENT_CREDENTIALS}
     )
-    secret_form_fields: Mapping[str, Secret] = field(default_factory=dict)  # of the request, too
-    assertion: AssertionSettings | None = None  # one of the secret fields, made for each request
+    secret_form_fields: Mapping[str, Secret] = field(default_factory=dict)  # additional form fields
+    assertion: AssertionSettings | None = None  # a secret form field, signed for each request
     static_token: Secret | None = None
-    max_token_seconds: float | None = None  # that a token is used for, whatever it says
+    max_token_seconds: float | None = None  # limits a token's lifetime
     extensions: Mapping[str, str] = field(default_factory=dict)
-    tls: TlsSettings = field(default_factory=TlsSettings)  # of an https endpoint
+    tls: TlsSettings = field(default_factory=TlsSettings)  # for an https endpoint
     connect_timeout_seconds: float = 10.0
     read_timeout_seconds: float = 10.0
     refresh_window_factor: float = 0.8
@@ -106,48 +102,48 @@ class OAuthSettings:
 
 @dataclass(frozen=True, slots=True)
 class KerberosSettings:
-    """Where tickets come from: a cache, where one is to be looked at, and then the keytab."""
+    """The source of tickets: the ticket cache if enabled, else the keytab."""
 
-    service: str = "kafka"  # the first part of the brokers' name
-    principal: str = ""  # who we are; empty: whoever the tickets are made out to
-    keytab: Secret | None = None  # the content of the file, in base64
+    service: str = "kafka"  # sasl.kerberos.service.name
+    principal: str = ""  # empty: the principal of the ticket cache
+    keytab: Secret | None = None  # the file's content in base64
     uses_ticket_cache: bool = True
-    ticket_cache: str = ""  # where connections are made; empty: where the system keeps it
+    ticket_cache: str = ""  # on the machine that connects; empty: the system's default
 
 
 @dataclass(frozen=True, slots=True)
 class AwsSettings:
-    """Whose keys sign a login at Amazon MSK: a profile's, else a role's, else what is around."""
+    """The source of MSK IAM credentials: a profile, else a role, else botocore's default chain."""
 
     profile: str | None = None
     role: str | None = None  # its ARN
-    session_name: str | None = None  # of the role, as are all below
+    session_name: str | None = None  # this and all below are for the role
     external_id: str | None = None
     sts_region: str | None = None
-    access_key: str | None = None  # who asks for the role; None: whoever is around
+    access_key: str | None = None  # assumes the role; None: botocore's default chain
     secret_key: Secret | None = None
     session_token: Secret | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SaslSettings:
-    """How a client proves who it is."""
+    """The mechanism and its credentials."""
 
     mechanism: SaslMechanism
     username: str = ""
     password: Secret | None = None
-    oauth: OAuthSettings | None = None  # of OAUTHBEARER
-    kerberos: KerberosSettings | None = None  # of GSSAPI
-    aws: AwsSettings | None = None  # of AWS_MSK_IAM, and of OAUTHBEARER if AWS's keys sign tokens
-    is_token: bool = False  # of SCRAM: name and password are those of a delegation token
+    oauth: OAuthSettings | None = None  # for OAUTHBEARER
+    kerberos: KerberosSettings | None = None  # for GSSAPI
+    aws: AwsSettings | None = None  # for AWS_MSK_IAM, and OAUTHBEARER with tokens signed for MSK
+    is_token: bool = False  # for SCRAM: username and password are a delegation token
 
 
 @dataclass(frozen=True, slots=True)
 class SecurityKeyNames:
-    """The keys as the user wrote them, for sentences about what they led to."""
+    """The config keys as the user wrote them, for error messages."""
 
     protocol: str = "security.protocol"
-    trust: str = "ssl.truststore.location"  # or the one with the certificates themselves
+    trust: str = "ssl.truststore.location"  # or ssl.truststore.certificates
     identity: str = "ssl.keystore.location"
     host_check: str = "ssl.endpoint.identification.algorithm"
     versions: str = "ssl.enabled.protocols"
@@ -159,11 +155,11 @@ class SecurityKeyNames:
 
 @dataclass(frozen=True, slots=True)
 class SecuritySettings:
-    """All of it; the default is none."""
+    """The security settings of a client; the default is PLAINTEXT."""
 
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
-    tls: TlsSettings | None = None  # there if the protocol has TLS
-    sasl: SaslSettings | None = None  # there if the protocol has SASL
+    tls: TlsSettings | None = None  # set if the protocol has TLS
+    sasl: SaslSettings | None = None  # set if the protocol has SASL
     keys: SecurityKeyNames = field(default_factory=SecurityKeyNames, compare=False)
 
 

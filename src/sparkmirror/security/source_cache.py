@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One credential source for all connections of a process with the same settings.
 
-A process has many connections, and the server that issues tokens, tickets or keys is asked once for
-all of them. Settings change when a secret changes; unused sources are dropped.
+A process has many connections; the server that issues tokens, tickets or keys gets one request for
+all of them. A changed secret means other settings. The least recently used sources are dropped.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from typing import Generic, TypeVar
 K = TypeVar("K")
 V = TypeVar("V")
 
-_MOST = 64
+_MAX_SOURCES = 64
 
 
 class SourceCache(Generic[K, V]):
-    """By settings, which are compared and need no hash; any thread may ask."""
+    """Sources by settings, which are compared with `==` and need no hash. Thread-safe."""
 
-    def __init__(self, make: Callable[[K], V]) -> None:
-        self._make = make
+    def __init__(self, create: Callable[[K], V]) -> None:
+        self._create = create
         self._lock = threading.Lock()
         self._known: list[tuple[K, V]] = []
 
     def get(self, settings: K) -> V:
-        """The one for these settings, made if there is none."""
+        """Return the source for these settings; creates it if needed."""
         with self._lock:
-            for place, (known, found) in enumerate(self._known):
+            for at, (known, source) in enumerate(self._known):
                 if known == settings:
-                    self._known.append(self._known.pop(place))
-                    return found
-            made = self._make(settings)
-            self._known.append((settings, made))
-            del self._known[:-_MOST]
-            return made
+                    self._known.append(self._known.pop(at))
+                    return source
+            source = self._create(settings)
+            self._known.append((settings, source))
+            del self._known[:-_MAX_SOURCES]
+            return source

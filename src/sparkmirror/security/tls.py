@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TLS contexts from texts, without a file on any disk.
+"""Creates TLS contexts from PEM text, without files on disk.
 
-Java's ways that are kept: a certificate in the truststore is trusted as it is, also one that some
-authority signed, or that has expired; a server's name is checked unless the file says otherwise,
-its chain always. Java 17 has switched TLS 1.1 and older off whatever a file says, as well as suites
-with broken ciphers, and so they are passed over here. A client that lists no suites offers those
-that Java offers, and takes what certificates Java takes (`peers`).
+As in Java 17: a certificate in the truststore is trusted even if a CA signed it or it has expired.
+The server's chain is always verified, its host name unless the config disables that. TLS 1.1 and
+older and suites with broken ciphers are off whatever the config says. A client without configured
+suites offers Java's, and accepts the certificates that Java accepts (`chain_verification`).
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _KEY_EXCHANGES = {
     "DHE_DSS": "DHE-DSS-",
     "RSA": "",
 }
-# What Java 17 offers with TLS 1.2, in its order.
+# Java 17's suites for TLS 1.2, in its order.
 _SUITES_OF_JAVA = (
     "ECDHE-ECDSA-AES256-GCM-SHA384",
     "ECDHE-ECDSA-AES128-GCM-SHA256",
@@ -77,12 +76,12 @@ _SUITES_OF_JAVA = (
     "AES256-SHA",
     "AES128-SHA",
 )
-_ANY_STRENGTH = 0  # `peers` looks then
-_PUBLIC_STRENGTH = 1  # no SHA-1, which Java refuses below the authorities that it knows by itself
+_ANY_STRENGTH = 0  # `chain_verification` checks instead
+_PUBLIC_STRENGTH = 1  # no SHA-1, which Java rejects below its built-in CAs
 
 
 def client_context(settings: TlsSettings) -> ssl.SSLContext:
-    """For connections to a server; ValueError says what OpenSSL cannot do."""
+    """Create a client's context. Raises ValueError if OpenSSL rejects the settings."""
     context = ChainVerifyingContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = settings.verifies_hostname
     context.verify_mode = ssl.CERT_REQUIRED
@@ -95,11 +94,11 @@ def client_context(settings: TlsSettings) -> ssl.SSLContext:
 
 
 def server_context(settings: TlsSettings, client_auth: str) -> ssl.SSLContext:
-    """For a listener; `client_auth` is none, requested or required, as in `ssl.client.auth`."""
+    """Create a listener's context; `client_auth` is the value of `ssl.client.auth`."""
     if client_auth not in CLIENT_AUTH:
-        raise ValueError(f"client authentication is one of {', '.join(CLIENT_AUTH)}")
+        raise ValueError(f"client authentication must be one of {', '.join(CLIENT_AUTH)}")
     if not settings.chain or settings.key is None:
-        raise ValueError("a listener with TLS needs a keystore with a private key")
+        raise ValueError("a TLS listener needs a keystore with a private key")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.verify_mode = CLIENT_AUTH[client_auth]
     _set_up(context, settings)
@@ -107,10 +106,9 @@ def server_context(settings: TlsSettings, client_auth: str) -> ssl.SSLContext:
 
 
 def load_certificate_and_key(context: ssl.SSLContext, chain: str, key: Secret) -> None:
-    """Give a context its certificate and key.
+    """Load a certificate and key into a context.
 
-    Python's ssl wants a path, so it gets that of an anonymous file, which is in memory only and
-    gone afterwards.
+    Python's ssl needs a path: it gets that of an anonymous in-memory file, which is then closed.
     """
     descriptor = os.memfd_create("sparkmirror-key")
     try:
@@ -119,22 +117,22 @@ def load_certificate_and_key(context: ssl.SSLContext, chain: str, key: Secret) -
         context.load_cert_chain(f"/proc/self/fd/{descriptor}", password=_no_password)
     except ssl.SSLError as error:
         raise ValueError(
-            f"OpenSSL does not take the private key and its certificate ({_reason(error)})"
+            f"OpenSSL rejects the private key and its certificate ({_reason(error)})"
         ) from error
     finally:
         os.close(descriptor)
 
 
 def openssl_suite(name: str) -> str | None:
-    """OpenSSL's name for a suite of TLS 1.2 that Java calls `name`; None if it has none."""
+    """Return OpenSSL's name for Java's name of a TLS 1.2 suite; None if there is none."""
     exchange, separator, cipher = name.removeprefix("TLS_").partition("_WITH_")
     if not separator or exchange not in _KEY_EXCHANGES:
         return None
     if cipher == "CHACHA20_POLY1305_SHA256":
-        words = "CHACHA20-POLY1305"
+        suffix = "CHACHA20-POLY1305"
     else:
-        words = cipher.replace("AES_", "AES").replace("_CBC", "").replace("_", "-")
-    return _KEY_EXCHANGES[exchange] + words
+        suffix = cipher.replace("AES_", "AES").replace("_CBC", "").replace("_", "-")
+    return _KEY_EXCHANGES[exchange] + suffix
 
 
 def _set_up(context: ssl.SSLContext, settings: TlsSettings) -> None:
@@ -151,33 +149,33 @@ def _set_up(context: ssl.SSLContext, settings: TlsSettings) -> None:
 def _versions(protocols: tuple[str, ...]) -> list[ssl.TLSVersion]:
     unknown = [name for name in protocols if name not in _VERSIONS and name not in _OUTDATED]
     if unknown:
-        raise ValueError(f"no version of TLS is called {unknown[0]}; say TLSv1.2, TLSv1.3")
+        raise ValueError(f"{unknown[0]} is not a TLS version; use TLSv1.2 or TLSv1.3")
     versions = [_VERSIONS[name] for name in protocols if name in _VERSIONS]
     if not versions:
-        raise ValueError("TLS 1.1 and older are switched off, as in Java: say TLSv1.2, TLSv1.3")
+        raise ValueError("TLS 1.1 and older are disabled, as in Java: use TLSv1.2 or TLSv1.3")
     return versions
 
 
 def _choose_suites(
     context: ssl.SSLContext, names: tuple[str, ...], versions: list[ssl.TLSVersion]
 ) -> list[ssl.TLSVersion]:
-    """Allow these suites, of TLS 1.2 no others; the versions that are left with one."""
+    """Enable these suites, for TLS 1.2 no others. Returns the versions that have a suite."""
     newer = [name for name in names if name in _SUITES_OF_TLS13]
     older = [name for name in names if name not in _SUITES_OF_TLS13 and name != _NO_SUITE]
     left = [
         version for version in versions if (newer if version is ssl.TLSVersion.TLSv1_3 else older)
     ]
     if not left:
-        raise ValueError("none of the cipher suites belongs to a version of TLS that is enabled")
+        raise ValueError("none of the cipher suites belongs to an enabled TLS version")
     if ssl.TLSVersion.TLSv1_2 in left:
         _choose_tls12_suites(context, older)
     return left
 
 
 def unlisted_tls13_suites(settings: TlsSettings) -> tuple[str, ...]:
-    """Suites of TLS 1.3 that may be used though the list leaves them out.
+    """Return the TLS 1.3 suites that stay enabled although they are not listed.
 
-    Python cannot choose among them; all of them are strong.
+    Python cannot select TLS 1.3 suites; all of them are strong.
     """
     listed = [name for name in settings.ciphers if name in _SUITES_OF_TLS13]
     if not listed or "TLSv1.3" not in settings.protocols:
@@ -192,14 +190,14 @@ def _choose_tls12_suites(context: ssl.SSLContext, names: list[str]) -> None:
             continue
         suite = openssl_suite(name)
         if suite is None:
-            raise ValueError(f"OpenSSL has no cipher suite that Java calls {name}")
+            raise ValueError(f"OpenSSL has no equivalent of the cipher suite {name}")
         try:
             context.set_ciphers(suite)
         except ssl.SSLError as error:
-            raise ValueError(f"OpenSSL does not offer the cipher suite {name}") from error
+            raise ValueError(f"OpenSSL does not support the cipher suite {name}") from error
         suites.append(suite)
     if not suites:
-        raise ValueError("all cipher suites of TLS 1.2 are outdated ones, which are switched off")
+        raise ValueError("all listed cipher suites of TLS 1.2 are outdated and disabled")
     context.set_ciphers(":".join(suites))
 
 
@@ -217,11 +215,11 @@ def _trust(context: ssl.SSLContext, trusted: str | None) -> None:
     try:
         context.load_verify_locations(cadata=trusted)
     except (ssl.SSLError, ValueError) as error:
-        raise ValueError("OpenSSL does not take the trusted certificates") from error
+        raise ValueError("OpenSSL rejects the trusted certificates") from error
 
 
 def _no_password() -> str:
-    """OpenSSL would ask at the terminal for the password of an encrypted key."""
+    """Prevent OpenSSL from prompting for the password of an encrypted key."""
     return ""
 
 

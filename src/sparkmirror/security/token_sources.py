@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One token source for all connections of a process with the same settings.
 
-A static token stands in the configuration or in a file. The file is read with the configuration, so
-a newer token comes with newer settings.
+A static token is in the configuration or in a file. The file is read with the configuration, so a
+new token means new settings.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from sparkmirror.security.tokens import Token, parse_static_token
 
 
 class TokenSource(Protocol):
-    """A source; any thread may ask."""
+    """A source of tokens. Thread-safe."""
 
     def token(self) -> Token:
-        """A token that has not expired; AuthenticationError if there is none to be had."""
+        """Return a token that has not expired. Raises AuthenticationError if there is none."""
         ...
 
-    def redact(self, words: str) -> str:
-        """What somebody else said, without the token; asks nobody."""
+    def redact(self, message: str) -> str:
+        """Remove the current token from a message; requests none."""
         ...
 
 
@@ -43,39 +43,35 @@ _sources = SourceCache[OAuthSettings, TokenSource](_create_source)
 
 
 def token_source(settings: OAuthSettings) -> TokenSource:
-    """The source for these settings; any thread may ask."""
+    """Return the process-wide source for these settings. Thread-safe."""
     return _sources.get(settings)
 
 
 class StaticTokenSource:
-    """Hands out the same token until it has expired."""
+    """Returns the configured token until it expires."""
 
     def __init__(self, settings: OAuthSettings) -> None:
         if settings.static_token is None:
-            raise AssertionError("made only where one is given")
+            raise AssertionError("created only with a static token")
         self._file = settings.endpoint
         try:
             self._token = parse_static_token(settings.static_token.reveal())
         except ValueError as error:
-            raise AuthenticationError(f"What is given as a token is {error}.") from error
+            raise AuthenticationError(f"The configuration contains {error}.") from error
 
     def token(self) -> Token:
-        """The token; AuthenticationError if it has expired."""
         if time.time() < self._token.expires_at:
             return self._token
         ended = datetime.fromtimestamp(max(self._token.expires_at, 0), UTC)
         when = ended.strftime("%Y-%m-%d %H:%M:%S UTC")
         if self._file:
             raise AuthenticationError(
-                f"The token in {self._file} has expired ({when}), and nobody has put a newer one "
-                "there.",
+                f"The token in {self._file} has expired ({when}). Write a new one to the file.",
                 retriable=True,
             )
         raise AuthenticationError(
-            f"The token has expired ({when}). It stands in the configuration, where nobody renews "
-            "it: write a newer one, or where tokens are to be asked for."
+            f"The configured token has expired ({when}). Replace it, or configure a token endpoint."
         )
 
-    def redact(self, words: str) -> str:
-        """What somebody else said, without the token."""
-        return words.replace(self._token.text.reveal(), HIDDEN)
+    def redact(self, message: str) -> str:
+        return message.replace(self._token.text.reveal(), HIDDEN)

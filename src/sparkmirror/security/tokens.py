@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parses the answers of token endpoints and decides when to replace a token. Pure.
+"""Parses responses of token endpoints and decides when to refresh a token. Pure.
 
-No sentence repeats a token. An endpoint's error message is shown without the client's secret.
+Errors never quote a token. An endpoint's error message is shown without the client's secret.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from urllib.parse import quote_plus
 
 from sparkmirror.errors import AuthenticationError
 from sparkmirror.model import HIDDEN, Secret
+from sparkmirror.security.redaction import one_line
 from sparkmirror.security.settings import OAuthSettings
 
-DEFAULT_LIFETIME_SECONDS = 60.0  # of a token that does not say how long it lasts
-MIN_REMAINING_SECONDS = 2.0  # a broker lets nobody in for longer than the token lasts
+DEFAULT_LIFETIME_SECONDS = 60.0  # of a token without an expiry
+MIN_REMAINING_SECONDS = 2.0  # a broker's session ends with its token
 
 _TOKEN = re.compile(r"[-_~+/.a-zA-Z0-9]+=*")  # RFC 6750, as Kafka checks it
 _OK = 200
 _TRY_LATER = (408, 425, 429)
 _SERVER_FAULT = 500
 _JWT_PARTS = 3
-_MOST_WORDS = 300
 _REDIRECTS = range(300, 400)
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A bearer token and the end of its life in seconds since 1970."""
+    """A bearer token and its expiry in seconds since 1970."""
 
     text: Secret
     expires_at: float
@@ -43,16 +43,16 @@ class Token:
 def parse_token_response(
     status: int, body: bytes, endpoint: str, settings: OAuthSettings, now: float
 ) -> Token:
-    """The token of an answer; AuthenticationError with the endpoint's reason if there is none."""
+    """Return the token of a response. Raises AuthenticationError with the endpoint's reason."""
     content = _json_object(body)
     if status != _OK:
         raise _refusal(status, content, endpoint, settings)
     text = content.get("access_token") or content.get("id_token")
     if not isinstance(text, str) or not _TOKEN.fullmatch(text):
         raise AuthenticationError(
-            f"The token endpoint {endpoint} answered without an access_token. Is it the address "
-            "of a token endpoint (OAuth 2)?",
-            retriable=True,  # what stands before it may answer so for a while
+            f"The token endpoint {endpoint} returned no access_token. Is it an OAuth 2 token "
+            "endpoint?",
+            retriable=True,  # a proxy or load balancer may respond so for a while
         )
     expires_at = _expires_at(text, content, now)
     if settings.max_token_seconds is not None:
@@ -60,40 +60,42 @@ def parse_token_response(
     token = Token(Secret(text), expires_at)
     if token.expires_at <= now:
         raise AuthenticationError(
-            f"The token endpoint {endpoint} gave a token that has expired already. Compare the "
-            "clocks of both machines.",
+            f"The token endpoint {endpoint} returned an expired token. Compare the clocks of both "
+            "machines.",
             retriable=True,
         )
     return token
 
 
 def parse_static_token(text: str) -> Token:
-    """A token that nobody was asked for; ValueError if it cannot be one.
+    """Parse a configured token. Raises ValueError if its characters are invalid.
 
-    One that does not say how long it lasts is good until a broker refuses it.
+    A token without an expiry is used until a broker refuses it.
     """
     if not _TOKEN.fullmatch(text):
-        raise ValueError("no token: letters, digits and any of - . _ ~ + / = in one line")
+        raise ValueError(
+            "an invalid token: it must be one line of letters, digits and - . _ ~ + / ="
+        )
     expiry = _seconds(_claims(text).get("exp"))
     return Token(Secret(text), math.inf if expiry is None else expiry)
 
 
 def refresh_at(token: Token, issued_at: float, settings: OAuthSettings) -> float:
-    """When to ask for the next one, as Kafka's clients decide it (sasl.login.refresh.*).
+    """Return when to refresh a token, by the rules of Kafka's clients (sasl.login.refresh.*).
 
-    A token of seconds is asked for sooner: what is left of it is the length of a session.
+    A short-lived token is refreshed sooner, because its remaining lifetime limits the session.
     """
     lifetime = token.expires_at - issued_at
-    wanted = issued_at + lifetime * settings.refresh_window_factor
-    wanted = min(wanted, token.expires_at - min(lifetime / 2, MIN_REMAINING_SECONDS))
+    refresh = issued_at + lifetime * settings.refresh_window_factor
+    refresh = min(refresh, token.expires_at - min(lifetime / 2, MIN_REMAINING_SECONDS))
     if settings.refresh_min_seconds + settings.refresh_buffer_seconds > lifetime:
-        return wanted  # the two contradict each other: Kafka ignores both
-    wanted = min(wanted, token.expires_at - settings.refresh_buffer_seconds)
-    return max(wanted, issued_at + settings.refresh_min_seconds)
+        return refresh  # the two settings contradict each other: Kafka ignores both
+    refresh = min(refresh, token.expires_at - settings.refresh_buffer_seconds)
+    return max(refresh, issued_at + settings.refresh_min_seconds)
 
 
 def _expires_at(text: str, content: dict[str, Any], now: float) -> float:
-    """The token's own claim counts most: the brokers read it."""
+    """Prefer the token's claim, which brokers check, to the response's `expires_in`."""
     expiry = _seconds(_claims(text).get("exp"))
     if expiry is not None:
         return expiry
@@ -102,7 +104,7 @@ def _expires_at(text: str, content: dict[str, Any], now: float) -> float:
 
 
 def _claims(text: str) -> dict[str, Any]:
-    """What a JWT says about itself; an opaque token says nothing. Brokers check the signature."""
+    """Return a JWT's claims, unverified; empty for an opaque token."""
     parts = text.split(".")
     if len(parts) != _JWT_PARTS:
         return {}
@@ -137,23 +139,23 @@ def _refusal(
 ) -> AuthenticationError:
     if status in _REDIRECTS:
         return AuthenticationError(
-            f"The token endpoint {endpoint} redirects, which is not followed: the client's secret "
-            "goes to the address that the file names and nowhere else.",
+            f"The token endpoint {endpoint} redirects. Redirects are not followed, to keep the "
+            "client's secret: set the final URL.",
             retriable=True,  # as above
         )
-    given = [content.get("error"), content.get("error_description")]
-    words = ": ".join(word for word in given if isinstance(word, str) and word)
-    reason = f", {redact_oauth_message(words, settings)}" if words else ""
+    parts = [content.get("error"), content.get("error_description")]
+    message = ": ".join(part for part in parts if isinstance(part, str) and part)
+    reason = f", {redact_oauth_message(message, settings)}" if message else ""
     is_temporary = status >= _SERVER_FAULT or status in _TRY_LATER
     advice = f" Check {_proofs(settings)} and scope of the client." if not is_temporary else ""
     return AuthenticationError(
-        f"The token endpoint {endpoint} gave no token: HTTP {status}{reason}.{advice}",
+        f"The token endpoint {endpoint} returned no token: HTTP {status}{reason}.{advice}",
         retriable=is_temporary,
     )
 
 
 def _proofs(settings: OAuthSettings) -> str:
-    """What was said about us, by name."""
+    """Name the credentials of the request."""
     proofs = (
         [f"id ({redact_oauth_message(settings.client_id, settings)})"] if settings.client_id else []
     )
@@ -162,7 +164,7 @@ def _proofs(settings: OAuthSettings) -> str:
 
 
 def basic_credentials(settings: OAuthSettings) -> str:
-    """Id and secret of the client, as the endpoint wants them; empty if there is no secret."""
+    """Return the client's id and secret for HTTP Basic; empty if there is no secret."""
     if settings.client_secret is None:
         return ""
     both = [settings.client_id, settings.client_secret.reveal()]
@@ -172,16 +174,15 @@ def basic_credentials(settings: OAuthSettings) -> str:
     return base64.b64encode(pair.encode("utf-8", "replace")).decode()
 
 
-def redact_oauth_message(words: str, settings: OAuthSettings | None) -> str:
-    """What somebody else said, fit to be shown: one line, not long, without our secret."""
+def redact_oauth_message(message: str, settings: OAuthSettings | None) -> str:
+    """Remove the client's secrets from another program's message and make it one line."""
     for secret in () if settings is None else _secrets(settings):
         if secret:
-            words = words.replace(secret, HIDDEN)
-    words = "".join(char if char.isprintable() else " " for char in words)
-    return words[:_MOST_WORDS].strip().rstrip(".")
+            message = message.replace(secret, HIDDEN)
+    return one_line(message)
 
 
 def _secrets(settings: OAuthSettings) -> Iterator[str]:
-    hidden = (settings.client_secret, settings.static_token, *settings.secret_form_fields.values())
-    yield from (one.reveal() for one in hidden if one is not None)
+    secrets = (settings.client_secret, settings.static_token, *settings.secret_form_fields.values())
+    yield from (one.reveal() for one in secrets if one is not None)
     yield basic_credentials(settings)

@@ -60,12 +60,11 @@ def _build() -> None:
         options["spark.ui.enabled"] = "true"  # for its classes
         options["spark.ui.port"] = "0"
         spark = start_spark(options, Path(scratch) / "spark.log")
-        spark.parallelize(range(1), 1).flatMap(lambda row: [row]).collect()
-        gateway = spark._gateway  # noqa: SLF001 - the only way to the JVM's process
+        spark.context.parallelize(range(1), 1).flatMap(lambda row: [row]).collect()
         spark.stop()
-        gateway.shutdown()
-        gateway.proc.stdin.close()  # the JVM exits and writes the archive
-        gateway.proc.wait(timeout=120)
+        spark.gateway.shutdown()
+        spark.gateway.proc.stdin.close()  # the JVM exits and writes the archive
+        spark.gateway.proc.wait(timeout=120)
         if dump.is_file():
             evict_old_archives(folder)
             dump.rename(path)

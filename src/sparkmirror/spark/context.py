@@ -14,11 +14,12 @@ import re
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from hashlib import sha256
 from importlib.metadata import distribution, version
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sparkmirror.config.files.spark_conf import SENSITIVE_PATTERN, is_sensitive
 
@@ -48,11 +49,20 @@ def choose_master(requested: str | None, splits: int) -> str:
     return requested
 
 
+def is_local(master: str) -> bool:
+    """Whether Spark's tasks run in the driver's JVM, so that the number of slots is fixed."""
+    return _LOCAL.match(master) is not None
+
+
+def is_on_this_machine(master: str) -> bool:
+    """Whether executors share this machine and its Python; `local-cluster[...]` has some."""
+    return master.startswith("local")
+
+
 def spark_options(
     master: str, user: Mapping[str, str], *, archive: Path | None, dump: Path | None = None
 ) -> dict[str, str]:
     """Return all Spark options; the user's options win, except where a flow would break."""
-    is_local = master.startswith("local")
     java = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xss4m"]
     java.append(f"-Dlog4j2.configurationFile={files('sparkmirror.spark') / 'log4j2.properties'}")
     if dump is not None:
@@ -68,7 +78,7 @@ def spark_options(
         "spark.scheduler.mode": "FAIR",
         "spark.redaction.regex": SENSITIVE_PATTERN.pattern,
     }
-    if is_local:
+    if is_on_this_machine(master):
         options |= {
             "spark.driver.host": LOOPBACK,
             "spark.driver.bindAddress": LOOPBACK,
@@ -79,20 +89,59 @@ def spark_options(
         }
     options |= user
     options["spark.speculation"] = "false"  # a second attempt of a copy task would write twice
-    if is_local:
+    if is_on_this_machine(master):
         options["spark.master"] = master
     return options
 
 
-def start_spark(options: Mapping[str, str], log_file: Path) -> SparkContext:
+@dataclass(frozen=True, slots=True)
+class RunningSpark:
+    """A SparkContext and the gateway to its JVM. Thread-safe, except for `stop`."""
+
+    context: SparkContext
+    gateway: Any
+    scala_context: Any
+
+    def exit_code(self) -> int | None:
+        """Return the exit code of Spark's JVM, None while it runs."""
+        code: int | None = self.gateway.proc.poll()
+        return code
+
+    def is_stopped(self) -> bool:
+        """Whether Spark has stopped the context, for example after the master removed it."""
+        return bool(self.scala_context.isStopped())
+
+    def task_slots(self) -> int:
+        """Return how many tasks the registered executors can run concurrently."""
+        profile = self.scala_context.resourceProfileManager().defaultResourceProfile()
+        return int(self.scala_context.maxNumConcurrentTasks(profile))
+
+    def stop(self) -> bool:
+        """Stop the context. Returns whether the JVM was still running."""
+        from py4j.protocol import Py4JError  # noqa: PLC0415 - comes with Spark, which starts late
+
+        if self.exit_code() is not None:
+            return False
+        try:
+            self.context.stop()
+        except (Py4JError, OSError):
+            return False  # it exited meanwhile
+        return True
+
+
+def start_spark(
+    options: Mapping[str, str], log_file: Path, previous: RunningSpark | None = None
+) -> RunningSpark:
     """Start Spark; takes seconds. The JVM's output goes to the log file.
+
+    A new context in the JVM of a `previous`, stopped one needs no new JVM.
 
     Secrets are not on the command line, which other users can read: the context gets them through
     the gateway. SPARK_LOCAL_IP and the bind address keep Spark's web page on loopback, too.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    if options["spark.master"].startswith("local"):
+    if is_on_this_machine(options["spark.master"]):
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     # Importing takes half a second; this runs in the background.
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415
@@ -100,13 +149,17 @@ def start_spark(options: Mapping[str, str], log_file: Path) -> SparkContext:
 
     public = [(key, text) for key, text in options.items() if not is_sensitive(key)]
     conf = SparkConf(loadDefaults=False).setAll(public)
-    with log_file.open("ab") as log:
-        # A separate process group: signals to our process group are handled here, in order.
-        gateway = launch_gateway(
-            conf, popen_kwargs={"stdout": log, "stderr": log, "process_group": 0}
-        )
-    SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - takes ready gateways only here
-    return SparkContext.getOrCreate(conf.setAll([*options.items()]))
+    if previous is not None:
+        gateway = previous.gateway
+    else:
+        with log_file.open("ab") as log:
+            # A separate process group: signals to our process group are handled here, in order.
+            gateway = launch_gateway(
+                conf, popen_kwargs={"stdout": log, "stderr": log, "process_group": 0}
+            )
+    context = SparkContext(conf=conf.setAll([*options.items()]), gateway=gateway)
+    scala_context = gateway.jvm.org.apache.spark.SparkContext.getOrCreate()
+    return RunningSpark(context, gateway, scala_context)
 
 
 def warm_up(spark: SparkContext) -> None:
@@ -119,26 +172,6 @@ def warm_up(spark: SparkContext) -> None:
     if not spark.statusTracker().getActiveJobsIds():
         spark.setJobGroup("sparkmirror", "start of the Python workers")
         spark.parallelize((0,), 1).foreach(abs)
-
-
-def stop_spark(spark: SparkContext) -> bool:
-    """Stop Spark. Returns whether it was still running."""
-    from py4j.protocol import Py4JError  # noqa: PLC0415 - comes with Spark, which starts late
-
-    if jvm_exit_code(spark) is not None:
-        return False
-    try:
-        spark.stop()
-    except (Py4JError, OSError):
-        return False  # it exited meanwhile
-    return True
-
-
-def jvm_exit_code(spark: SparkContext) -> int | None:
-    """The exit code of Spark's JVM, None while it runs."""
-    process = spark._gateway.proc  # noqa: SLF001 - the only way to the process
-    code: int | None = process.poll()
-    return code
 
 
 def spark_jars() -> Path:

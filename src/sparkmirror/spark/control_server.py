@@ -68,7 +68,10 @@ class EpochTasks:
         self._writers: dict[int, asyncio.StreamWriter] = {}
         self.dead_splits: set[int] = set()  # splits that this epoch cannot continue
         self.cancel_reason = ""  # why the driver cancelled it
-        self.last_message_at: dict[int, float] = {}  # by split
+        self.last_message_at: dict[int, float] = {}  # by split with a connected task
+        self._waiting_since = dict.fromkeys(splits, steady_clock())  # splits without a task
+        self._started: set[int] = set()
+        self._finished: set[int] = set()
 
     def register(self, index: int, writer: asyncio.StreamWriter) -> Split:
         """Register a task. Returns its split, as far as an earlier attempt has stored it."""
@@ -87,6 +90,9 @@ class EpochTasks:
             previous.write(encode_message({"type": "end"}))
             split = self.resumed_split(index)
         self._writers[index] = writer
+        self._started.add(index)
+        self._finished.discard(index)  # its result was lost: Spark runs it again
+        self._waiting_since.pop(index, None)
         self.last_message_at[index] = steady_clock()
         return split
 
@@ -148,9 +154,28 @@ class EpochTasks:
         """Whether no later attempt of the task has registered."""
         return self._writers.get(index) is writer
 
+    def on_finished(self, index: int) -> None:
+        """Note that a task has copied all it should and returns its receipts."""
+        self._finished.add(index)
+
     def on_disconnect(self, index: int, writer: asyncio.StreamWriter) -> None:
         if self._writers.get(index) is writer:
             self.last_message_at.pop(index, None)
+            if index not in self._finished:
+                self._waiting_since[index] = steady_clock()
+
+    @property
+    def split_count(self) -> int:
+        return len(self._splits)
+
+    def unstarted_splits(self) -> list[int]:
+        """Return the splits that have never had a task."""
+        return [index for index in self._splits if index not in self._started]
+
+    def waiting_splits(self, seconds: float = 0.0) -> list[int]:
+        """Return the unfinished splits that have had no task for longer than this."""
+        now = steady_clock()
+        return [index for index, when in [*self._waiting_since.items()] if now - when > seconds]
 
     def silent_splits(self, lease_seconds: float) -> list[int]:
         """Return the splits whose task is connected and silent for longer than the lease."""
@@ -158,11 +183,6 @@ class EpochTasks:
         return [
             index for index, when in [*self.last_message_at.items()] if now - when > lease_seconds
         ]
-
-    @property
-    def registered(self) -> int:
-        """The number of splits with a task."""
-        return len(self._writers)
 
 
 class ControlServer:
@@ -319,8 +339,12 @@ async def _read_reports(
     try:
         while True:
             message = await _receive(reader)
-            if message.get("type") == "progress" and tasks.is_current(index, writer):
+            if not tasks.is_current(index, writer):
+                continue
+            if message.get("type") == "progress":
                 tasks.on_progress(index, _parse_report(message, index))
+            elif message.get("type") == "finished":
+                tasks.on_finished(index)
     except WireError as error:
         flow = tasks.settings.flow
         _log.warning("%s: disconnecting the task of split %d: %s", flow, index, error)

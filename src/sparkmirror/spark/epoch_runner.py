@@ -2,8 +2,9 @@
 """Runs the epochs of a flow: one Spark job each, with a watchdog.
 
 The flow's thread blocks in `run`; any thread may call `end`, which makes the tasks finish within
-seconds. The watchdog cancels the job if a task is silent for longer than its lease or never
-registers; the splits then continue from what their tasks had stored.
+seconds. The watchdog ends the epoch if its plan is outdated or a split has no task. It cancels the
+job if a task is silent for longer than its lease, or an ended epoch does not finish; the splits
+then continue from what their tasks had stored.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ from sparkmirror.task.messages import (
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-_REGISTER_SECONDS = 60.0  # a cold executor takes seconds to import; a cluster may be scaling
+_START_SECONDS = 60.0  # a cold executor takes seconds to import
+_RETRY_SECONDS = 10.0  # Spark has a slot for a failed task at once, or none
+_END_SECONDS = 20.0  # tasks finish within seconds, and free slots for splits that wait
 _WATCH_SECONDS = 1.0
 # The last line of a Python traceback; Java's exceptions start with a package.
 _PYTHON_ERROR = re.compile(
@@ -59,6 +62,7 @@ class EpochResult:
     ends: dict[TopicPartition, PartitionEnd]
     receipts: list[Receipt]
     failure: str = ""
+    idle_splits: int = 0  # splits that never got a task
 
 
 class EpochRunner:
@@ -71,12 +75,14 @@ class EpochRunner:
         control: ControlServer,
         on_progress: Callable[[Progress], None],
         *,
+        on_waiting: Callable[[str], None] = lambda _: None,
         before: int = 0,
     ) -> None:
         self._name = name  # jobs are cancelled by name: no other flow may have it
         self._spark = spark
         self._control = control
         self._on_progress = on_progress
+        self._on_waiting = on_waiting  # receives why splits have no task; empty if all have one
         self._tasks: EpochTasks | None = None
         self._lock = threading.Lock()
         self._end_early = False
@@ -96,8 +102,16 @@ class EpochRunner:
             else:
                 self._end_early = True
 
-    def run(self, splits: tuple[Split, ...], settings: TaskSettings) -> EpochResult:
-        """Run one epoch to its end; blocks. Failures of Spark are returned as a value."""
+    def run(
+        self,
+        splits: tuple[Split, ...],
+        settings: TaskSettings,
+        is_outdated: Callable[[], bool] = lambda: False,
+    ) -> EpochResult:
+        """Run one epoch to its end; blocks. Failures of Spark are returned as a value.
+
+        The epoch ends early when another plan would be better (`is_outdated`).
+        """
         self.number += 1
         spark = self._spark()
         self._check_encryption(spark, settings)
@@ -112,7 +126,7 @@ class EpochRunner:
         stop_watching = threading.Event()
         watchdog = threading.Thread(
             target=self._watch,
-            args=(spark, group, tasks, len(splits), stop_watching),
+            args=(spark, group, tasks, is_outdated, stop_watching),
             name=f"{self._name}/watchdog",
             daemon=True,
         )
@@ -135,7 +149,7 @@ class EpochRunner:
                 for split in splits
                 for start in tasks.resumed_split(split.index).partitions
             }
-            return EpochResult(ends, [], failure)
+            return EpochResult(ends, [], failure, len(tasks.unstarted_splits()))
         finally:
             stop_watching.set()
             self._control.close_epoch(tasks)
@@ -165,25 +179,51 @@ class EpochRunner:
         spark: SparkContext,
         group: str,
         tasks: EpochTasks,
-        splits: int,
+        is_outdated: Callable[[], bool],
         stop: threading.Event,
     ) -> None:
-        started = time.monotonic()
+        ended_at: float | None = None
         while not stop.wait(_WATCH_SECONDS):
-            # Twice the lease: a task ends itself first.
-            silent = tasks.silent_splits(2 * tasks.settings.lease_seconds)
-            missing = splits - tasks.registered
-            late = missing and time.monotonic() - started > _REGISTER_SECONDS
-            if silent or late or tasks.dead_splits:
-                reason = (
-                    f"splits {silent} are silent" if silent else f"{missing} tasks never started"
-                )
-                if tasks.dead_splits:
-                    reason = f"the tasks of splits {sorted(tasks.dead_splits)} died"
+            waiting = tasks.waiting_splits(_RETRY_SECONDS)
+            self._on_waiting(_describe_waiting(tasks, waiting))
+            reason = _cancel_reason(tasks, ended_at)
+            if reason:
                 tasks.cancel_reason = reason
                 _log.warning("%s: %s; cancelling the job and replanning", group, reason)
                 spark.cancelJobGroup(group)
                 return
+            if ended_at is None and (tasks.is_ending or is_outdated() or _is_stuck(tasks)):
+                if not tasks.is_ending:
+                    _log.info("%s: replanning", group)
+                    self._control.end_epoch(tasks)
+                ended_at = time.monotonic()
+
+
+def _is_stuck(tasks: EpochTasks) -> bool:
+    """Whether a split lost its task and Spark has no slot for another one."""
+    lost = set(tasks.waiting_splits(_RETRY_SECONDS)) - set(tasks.unstarted_splits())
+    return bool(lost)
+
+
+def _cancel_reason(tasks: EpochTasks, ended_at: float | None) -> str:
+    # Twice the lease: a task ends itself first.
+    silent = tasks.silent_splits(2 * tasks.settings.lease_seconds)
+    if tasks.dead_splits:
+        return f"the tasks of splits {sorted(tasks.dead_splits)} died"
+    if silent:
+        return f"splits {silent} are silent"
+    unstarted = set(tasks.waiting_splits(_START_SECONDS)) & set(tasks.unstarted_splits())
+    if unstarted:
+        return f"{len(unstarted)} tasks never started"
+    is_late = ended_at is not None and time.monotonic() - ended_at > _END_SECONDS
+    waiting = tasks.waiting_splits()
+    return f"splits {waiting} have no task" if is_late and waiting else ""
+
+
+def _describe_waiting(tasks: EpochTasks, waiting: list[int]) -> str:
+    if not waiting:
+        return ""
+    return f"{len(waiting)} of {tasks.split_count} splits wait for a Spark task slot"
 
 
 def _ends_from(receipts: list[Receipt]) -> dict[TopicPartition, PartitionEnd]:

@@ -250,7 +250,7 @@ class FlowStatus:
             while totals.history[0][0] < now - _RATE_WINDOW_SECONDS and len(totals.history) > 1:
                 totals.history.popleft()
             counts = dict(progress.latency)
-            latency_histogram.add_counts(totals.latency, counts)
+            totals.latency.update(counts)
             totals.latency_history.append((now, counts))
             while totals.latency_history[0][0] < now - _RATE_WINDOW_SECONDS:
                 for bucket, count in totals.latency_history.popleft()[1].items():

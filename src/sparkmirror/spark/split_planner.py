@@ -60,11 +60,10 @@ def allocate_slots(requested: Mapping[K, int], slots: int) -> dict[K, int]:
     """Return the number of splits of each flow when `slots` Spark tasks can run.
 
     Copy tasks are long: a flow without a slot would wait for ever. So every flow gets one first,
-    and the rest is distributed in turns. One slot stays free for short jobs if possible.
+    and the rest is distributed in turns.
     """
-    spare = 1 if slots > len(requested) else 0
-    remaining = max(slots - spare - len(requested), 0)
-    allotted = dict.fromkeys(requested, 1)
+    remaining = max(slots - len(requested), 0)
+    allotted = dict.fromkeys(requested, min(slots, 1))
     while remaining:
         unsatisfied = [flow for flow in requested if allotted[flow] < requested[flow]]
         if not unsatisfied:

@@ -27,9 +27,9 @@ from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.kafka.topic_log import TopicLog
 from sparkmirror.kafka.topic_requests import chunks
 from sparkmirror.model import TopicPartition
+from sparkmirror.wire import error_codes
 
 _RECORDS_PER_BATCH = 1_000  # about 250 KB: below the default max.message.bytes
-_UNKNOWN_TOPIC = 3
 _log = logging.getLogger(__name__)
 
 
@@ -51,7 +51,7 @@ class GrantedAcls:
         try:
             self._read()
         except BrokerError as error:
-            if error.code != _UNKNOWN_TOPIC:
+            if error.code != error_codes.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
             self._reset()
             self.topic_exists = False

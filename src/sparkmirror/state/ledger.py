@@ -18,10 +18,10 @@ from sparkmirror.errors import BrokerError, WireError
 from sparkmirror.formats.connect_json import Json, decode, encode
 from sparkmirror.kafka.topic_log import TopicLog
 from sparkmirror.state.incidents import Incident
+from sparkmirror.wire import error_codes
 from sparkmirror.wire.settings import ConnectionSettings
 
 PARTITION = 0
-_UNKNOWN_TOPIC = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def read_ledger(connection: ConnectionSettings, topic: str) -> Ledger:
                 if record.value is not None:
                     latest[record.key] = record.value
     except BrokerError as error:
-        if error.code != _UNKNOWN_TOPIC:
+        if error.code != error_codes.UNKNOWN_TOPIC_OR_PARTITION:
             raise
     entries: list[LedgerEntry] = []
     unreadable = 0

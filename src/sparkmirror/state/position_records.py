@@ -50,9 +50,7 @@ def position_record(
     `cluster` is the source's alias, `partitions` the offsets topic's partition count.
     """
     key = SourceOffsetKey(connector, cluster, topic_partition).key()
-    value = None
-    if position is not None:
-        value = position.value()
+    value = None if position is None else position.value()
     return PositionRecord(key, value, partition_for_key(key, partitions))
 
 

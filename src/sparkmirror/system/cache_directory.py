@@ -29,7 +29,7 @@ def ensure_writable(directory: Path, *, remedy: str = _REMEDY) -> Path:
     """Create the directory if needed and return it. Raises SetupError if it is not writable."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        # Only a write tells: mode bits do not show read-only mounts or quotas, nor limit root.
+        # Try a write: mode bits do not show read-only mounts or quotas, and do not limit root.
         with tempfile.TemporaryFile(dir=directory):
             pass
     except OSError as error:

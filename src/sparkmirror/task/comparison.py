@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find where a copy stands: read both sides forward from a stored pair and align their records.
+"""Finds the exact copy position: aligns source and target records after a stored resume point.
 
-What this flow wrote after the pair (`written_records.py`) was the source's next records when it
-was written. Since then the source may have deleted records (retention, compaction), or lost its
-tail and grown again, and the target may have been compacted. Records are aligned in order:
+The records that this flow wrote after the resume point (`written_records.py`) were the next source
+records at that time. Since then the source may have deleted records (retention, compaction) or have
+been truncated and extended, and the target may have been compacted. Records are aligned in order:
 
-    A  a written record without a counterpart needs an offset that is missing on the source
+    A  a written record without a counterpart requires a missing offset on the source
     B  a source record without a counterpart was removed by the target's compaction (its sequence
-       is missing there), or was refused by the target, or is new
-    C  a log is cut only where a newer leader epoch begins: a source record of a newer epoch
+       is missing there), was refused by the target, or is new
+    C  a log is truncated only where a newer leader epoch begins: a source record of a newer epoch
        without a counterpart is new, and so is everything after it; without a known epoch any
        record without a counterpart may be new
 
-The search runs over the written records, which are bounded; of the source no more is read than
-they can explain. Pure: fed with what was read on either side, in any interleaving.
+The search covers the written records, whose number is bounded, and reads only as much of the source
+as they can match. Does no I/O: the caller adds batches of both sides in any interleaving.
 """
 
 from __future__ import annotations
@@ -42,38 +42,34 @@ UNKNOWN_LEADER_EPOCH = -1
 class ComparisonOutcome(Enum):
     """What a comparison found."""
 
-    MATCHED = "agreed"  # all that was written is accounted for
-    SOURCE_TRUNCATED = (
-        "cut"  # the source lost its tail: the rest of what was written is on the target only
-    )
+    MATCHED = "agreed"  # every written record is accounted for
+    SOURCE_TRUNCATED = "cut"  # the remaining written records exist on the target only
     MISMATCH = "different"  # nothing explains the difference
 
 
 class EstimateBounds(NamedTuple):
-    """A pair that was moved back by a guess, because the target lost records."""
+    """The bounds of an estimated, earlier resume point, used after the target lost records."""
 
-    until_sequence: int  # of the pair before: what has a later one was written after the loss
-    lost_from: int  # what the target still has comes before this source offset
+    until_sequence: int  # of the original resume point; later ones were written after the loss
+    lost_from: int  # the target has only records before this source offset
     log_start: int  # of the source
 
 
 class UnmappedRange(NamedTuple):
-    """Source offsets whose records are on the target, at offsets that are not known."""
+    """Source offsets whose records are on the target at unknown offsets."""
 
     first: int
     end: int
 
 
 class _SourceRecord(NamedTuple):
-    """One source record."""
-
     offset: int
-    body: int
+    body: int  # hash of key, value and headers
     timestamp: int
 
 
 class Comparison:
-    """One topic partition, from a stored pair to the last record of ours on the target."""
+    """Compares one partition from its resume point to the flow's last record on the target."""
 
     def __init__(
         self,
@@ -85,62 +81,60 @@ class Comparison:
         leader_epoch: int = UNKNOWN_LEADER_EPOCH,
         estimate: EstimateBounds | None = None,
     ) -> None:
-        """`goal`: the sequence after our last record; None: the target's end decides.
+        """`goal`: the sequence after the flow's last record; None: read to the target's log end.
 
-        `leader_epoch`: the newest one that is known to be before the pair.
+        `leader_epoch`: the newest known epoch before the resume point.
         """
         self.start = position
-        self.position = position  # where the copy goes on
+        self.position = position  # where copying continues
         self.reads_to_log_end = goal is None
         self.outcome: ComparisonOutcome | None = None
-        self.matched: list[MappedRun | UnmappedRange] = []  # where records since the pair are
-        self.missing_on_target = 0  # source records before the last match that the target lacks
-        self.truncation_offset: int | None = None  # where the source was cut, if its leader said so
-        self.log_start: int | None = None  # the source's first offset, if the pair lies before it
-        self.gap: tuple[int, int] | None = None  # offsets that were deleted before they were copied
-        self.only_on_target: tuple[int, int] | None = (
-            None  # offsets whose records are on the target only
-        )
+        self.matched: list[MappedRun | UnmappedRange] = []  # records after the resume point
+        self.missing_on_target = 0  # source records before the last match
+        self.truncation_offset: int | None = None  # of the source, if reported by its leader
+        self.log_start: int | None = None  # of the source, if after the resume point
+        self.gap: tuple[int, int] | None = None  # source offsets deleted before they were copied
+        self.only_on_target: tuple[int, int] | None = None  # source offsets lost by the source
         until_sequence = estimate.until_sequence if estimate else None
         self._written = WrittenRecords(producer, downstream, goal, until_sequence)
         self._leader_epoch = leader_epoch
         self._estimate = estimate  # until the first match
-        self._is_searching = False  # the next step needs all that was written
+        self._is_searching = False  # the next step needs every written record
         self._next_sequence = producer.next_sequence  # after the last match
         self._matched_end = position  # the source offset after the last match; since then:
         self._unmatched = 0  # source records
         self._first_unmatched = -1
         self._without_records = 0  # offsets of markers and aborted records
         self._source_batches: deque[OutgoingBatch] = deque()
-        self._source_records: list[_SourceRecord] = []  # the records of the first offer
-        self._wanted_at = 0
-        self._trailing = 0  # offsets of markers and aborted records after the last offer
+        self._source_records: list[_SourceRecord] = []  # of the first source batch
+        self._wanted_at = 0  # index into them
+        self._trailing = 0  # offsets of markers and aborted records after the last source batch
 
-    # --- what is known
+    # --- state
 
     @property
     def end_sequence(self) -> int:
-        """The sequence after the last one that the target has."""
+        """The sequence after the last one on the target."""
         return self._written.end_sequence
 
     @property
     def end_downstream(self) -> int:
-        """The target offset of the last record of ours."""
+        """The target offset of the flow's last record."""
         return self._written.end_downstream
 
     @property
     def other_writers(self) -> set[int]:
-        """Whose record batches lie between ours."""
+        """The ids of other producers with record batches in the compared range."""
         return self._written.other_writers
 
     @property
     def held_bytes(self) -> int:
-        """How many bytes of the target's log wait for their counterpart."""
+        """The size of the target batches without a counterpart."""
         return self._written.held_bytes
 
     @property
     def waits_for_source(self) -> bool:
-        """Something is on the target that has not been found on the source yet."""
+        """Whether a target record needs more source records to be matched."""
         return (
             not self._written.is_empty
             and not self._source_batches
@@ -149,18 +143,17 @@ class Comparison:
 
     @property
     def waits_for_target(self) -> bool:
-        """Nothing can be decided before more of the target has been read."""
+        """Whether the next step needs more target records."""
         is_needed = self._is_searching or self._truncated_before_start or self._written.is_empty
         return is_needed and not self._written.is_complete
 
     @property
     def first_unmatched(self) -> int:
-        """The target offset of the first record without a counterpart; -1: there is none."""
+        """The target offset of the first record without a counterpart, or -1."""
         return self._written.first_offset
 
     @property
     def is_source_unread(self) -> bool:
-        """Nothing has been read of the source yet."""
         return self._matched_end == self.start and not self._source_batches and not self._unmatched
 
     @property
@@ -168,31 +161,28 @@ class Comparison:
         return self.truncation_offset is not None and self.truncation_offset < self.start
 
     def _missing(self, offset: int) -> int:
-        """How many offsets before this one the source has lost since the last match."""
+        """Return the number of missing source offsets between the last match and this offset."""
         return offset - self._matched_end - self._unmatched - self._without_records
 
-    # --- what was read
+    # --- input
 
     def add_target_batch(self, batch: RecordBatch) -> None:
-        """The next record batch of the target's log."""
         self._written.add(batch)
 
     def on_target_end(self) -> None:
-        """The target has been read to its end."""
         self._written.is_complete = True
 
     def add_source_batch(self, out: OutgoingBatch) -> None:
-        """The next record batch that the source has for the target."""
         out.skipped_offsets += self._trailing
         self._trailing = 0
         self._source_batches.append(out)
 
     def skip_source_offsets(self, offsets: int) -> None:
-        """So many offsets of the source hold nothing for the target."""
+        """Account for source offsets of markers and aborted records."""
         self._trailing += offsets
 
     def on_source_end(self, end: int) -> None:
-        """The source has nothing more, and ends at this offset."""
+        """Conclude: the source log ends at this offset."""
         if not self._is_target_complete():
             return
         if self._estimate is not None:
@@ -205,14 +195,14 @@ class Comparison:
             self._conclude(ComparisonOutcome.SOURCE_TRUNCATED, end)
 
     def conclude_unreadable(self) -> None:
-        """What the target says it has cannot be read."""
+        """Conclude with a mismatch: the target's records cannot be read."""
         self._conclude(
             ComparisonOutcome.MISMATCH,
             self._first_unmatched if self._unmatched else self._matched_end,
         )
 
     def _is_target_complete(self) -> bool:
-        """Whether all that was written has been read; it is needed now."""
+        """Return whether every written record has been read; else start hashing them."""
         self._is_searching = not self._written.is_complete
         if self._is_searching:
             self._written.hash_all()
@@ -221,7 +211,7 @@ class Comparison:
     # --- comparing
 
     def step(self) -> list[OutgoingBatch]:
-        """Compare as far as both sides have been read; returns what is done with."""
+        """Compare the batches read so far. Returns the source batches to release."""
         done: list[OutgoingBatch] = []
         while self.outcome is None:
             if self._truncated_before_start:
@@ -240,7 +230,7 @@ class Comparison:
         return done
 
     def drain(self) -> list[OutgoingBatch]:
-        """End here; returns what is left of the source's side."""
+        """End the comparison. Returns the remaining source batches to release."""
         left = [*self._source_batches]
         self._source_batches.clear()
         return left
@@ -250,7 +240,7 @@ class Comparison:
         offer.skipped_offsets = 0
 
     def _step_by_batch(self, done: list[OutgoingBatch]) -> bool:
-        """The usual case: the same bytes on both sides, and no offset missing."""
+        """Match whole batches, the usual case: identical bytes and no missing offset."""
         offer, written = self._source_batches[0], self._written.first_batch()
         if written is None or written.skipped or self._wanted_at or self._estimate is not None:
             return False
@@ -274,7 +264,7 @@ class Comparison:
         return True
 
     def _step_by_record(self, done: list[OutgoingBatch]) -> bool:
-        """The next source record; false if more of the target must be read first."""
+        """Match the next source record. Returns false if more of the target must be read first."""
         offer = self._source_batches[0]
         self._count_skipped(offer)
         self._source_records = self._source_records or _records_of(offer)
@@ -286,7 +276,7 @@ class Comparison:
             return True
         first = self._written.first()
         if first is None:
-            return True  # nothing of its batch lies behind the pair
+            return True  # all records of its batch are before the resume point
         missing = self._missing(wanted.offset)
         if self._estimate is None and missing <= 0:
             found = 0 if first.is_copy_of(wanted.body, wanted.timestamp) else None
@@ -317,7 +307,7 @@ class Comparison:
     def _skip_source_record(
         self, offer: OutgoingBatch, wanted: _SourceRecord, first: WrittenRecord
     ) -> bool:
-        """A source record that the target does not have; false if it must be read first."""
+        """Skip a source record without a counterpart. Returns false to read the target first."""
         if self._estimate is not None:
             return True
         is_removed = self._unmatched < sequence_distance(self._next_sequence, first.sequence)
@@ -333,7 +323,7 @@ class Comparison:
         return True
 
     def _end_at_new(self, wanted: _SourceRecord, verdict: ComparisonOutcome) -> bool:
-        """This source record is not on the target; false if the target must be read first."""
+        """Conclude at a source record that was never copied. Returns false to read the target."""
         if not self._is_target_complete():
             return False
         position = self._first_unmatched if self._unmatched else wanted.offset
@@ -358,7 +348,7 @@ class Comparison:
         self._unmatched = self._without_records = 0
 
     def _match_record(self, wanted: _SourceRecord, missing: int, number: int) -> None:
-        """The records before it are without a counterpart: the source has deleted its own."""
+        """Match written record `number`; the source has deleted the counterparts before it."""
         *before, record = self._written.remove(number + 1)
         if self._estimate is None and before:
             is_each_known = wanted.offset - self._matched_end == missing == len(before)
@@ -385,7 +375,7 @@ class Comparison:
             self._conclude(ComparisonOutcome.MATCHED, self._matched_end)
 
     def _agree_at(self, offset: int) -> None:
-        """The source deleted all that is left: the copy goes on at the next one it has."""
+        """Conclude with a match: the source deleted the counterparts of all remaining records."""
         if self._unmatched:
             offset = self._first_unmatched
         if self._written.count():
@@ -397,7 +387,7 @@ class Comparison:
 
     @property
     def _unmatched_sequences(self) -> int:
-        """How many sequences on the target are without a counterpart."""
+        """The number of sequences on the target after the last match."""
         left = sequence_distance(self._next_sequence, self.end_sequence)
         return left if left < HALF else 0
 
@@ -419,7 +409,7 @@ def _records_of(offer: OutgoingBatch) -> list[_SourceRecord]:
 
 
 def _same_payload(written: WrittenBatch, offer: OutgoingBatch) -> bool:
-    """The same bytes: records, codec, and the times they are relative to."""
+    """Return whether codec, base timestamp and record bytes are identical."""
     here, there = offer.view, written.view
     return (
         len(here) == len(there)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs comparisons of both sides: reads the target, feeds `Comparison`, handles timeouts.
+"""Runs comparisons: reads the target, adds its batches to `Comparison`, handles timeouts.
 
-The source side is fed by `SourceReader`. A limited number of comparisons runs at once, the others
-wait. Owned by the task's thread.
+`SourceReader` adds the source batches. The number of concurrent comparisons is limited; the others
+are queued. Owned by the task's thread.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from sparkmirror.wire.memory import SharedBuffer
 from sparkmirror.wire.outgoing import AbortedTransaction
 from sparkmirror.wire.record_batch import split_batches
 
-_MAX_RUNNING = 64  # comparisons; the fetchers' budgets limit the memory that they hold
-_READ_TIMEOUT_SECONDS = 3.0  # what was appended becomes readable within this, or the leader changed
+_MAX_RUNNING = 64  # concurrent comparisons; the fetchers' budgets limit their memory
+_READ_TIMEOUT_SECONDS = 3.0  # for appended records to become readable, unless the leader changed
 _OFFSET_NOT_AVAILABLE = 78
 _REPORT_AFTER_SECONDS = 3.0  # a comparison that takes longer is shown in the status
 
 
 class ComparisonRunner:
-    """The comparisons of one task; listener of the fetcher that reads the target for them."""
+    """The comparisons of one task; the listener of the target's fetcher."""
 
     def __init__(
         self,
@@ -66,44 +66,43 @@ class ComparisonRunner:
         self._queue: deque[tuple[CopyPartition, int | None]] = deque()
         self._comparing: dict[TopicPartition, CopyPartition] = {}
         self._readers: dict[TopicPartition, FetchPartition] = {}
-        self._since: dict[TopicPartition, float] = {}  # since when the target has had no more
-        self._began: dict[TopicPartition, float] = {}
-        self._asking_end: set[TopicPartition] = set()
-        # Since when the source has ended before this target offset found its counterpart.
+        self._waiting_since: dict[TopicPartition, float] = {}  # for more target records
+        self._started_at: dict[TopicPartition, float] = {}
+        self._pending_log_ends: set[TopicPartition] = set()  # requests to the source
+        # First unmatched target offset, and since when the source log has ended before it matched.
         self._ended: dict[TopicPartition, tuple[int, float]] = {}
-        self._timed_out_at: dict[TopicPartition, int] = {}  # the goal that was waited for before
+        self._timed_out_at: dict[TopicPartition, int] = {}  # end sequence of the last timeout
         self._closing = False
 
     def enqueue(self, part: CopyPartition, goal: int | None) -> None:
-        """Queue a comparison up to a sequence; None: up to the end of the target's log."""
+        """Queue a comparison up to a sequence, or up to the target's log end if None."""
         self._queue.append((part, goal))
 
     def start_queued(self) -> None:
-        """Start queued comparisons, as many as may run at once."""
+        """Start queued comparisons up to the limit."""
         started: list[CopyPartition] = []
         while self._queue and len(self._comparing) < _MAX_RUNNING:
             part, goal = self._queue.popleft()
-            tp, pair = part.target.tp, part.resume_point
+            tp, point = part.target.tp, part.resume_point
             self._readback.cancel(tp)
-            moved_back = part.estimate
             part.comparison = Comparison(
-                pair.producer,
-                pair.position,
-                pair.downstream,
+                point.producer,
+                point.position,
+                point.downstream,
                 goal,
                 leader_epoch=part.leader_epoch,
-                estimate=moved_back.estimate if moved_back is not None else None,
+                estimate=part.estimate.estimate if part.estimate is not None else None,
             )
             self._comparing[tp] = part
-            self._since[tp] = self._began[tp] = time.monotonic()
-            self._readers[tp] = FetchPartition(tp, pair.downstream + 1, listener=self)
+            self._waiting_since[tp] = self._started_at[tp] = time.monotonic()
+            self._readers[tp] = FetchPartition(tp, point.downstream + 1, listener=self)
             started.append(part)
         if started:
             self._fetcher.add(self._readers[part.target.tp] for part in started)
             self._read_control.seek_to_resume_points(started)
 
     def step(self, part: CopyPartition) -> None:
-        """Compare what both sides have; conclude if that was all."""
+        """Compare the batches read so far; conclude if that is possible."""
         comparison = part.comparison
         if comparison is None:
             return
@@ -130,25 +129,25 @@ class ComparisonRunner:
             self._conclude(part, comparison, comparison.outcome)
 
     def _conclude(
-        self, part: CopyPartition, comparison: Comparison, verdict: ComparisonOutcome
+        self, part: CopyPartition, comparison: Comparison, outcome: ComparisonOutcome
     ) -> None:
         self._remove(part)
-        is_different = verdict is ComparisonOutcome.MISMATCH
-        if is_different and self._truncation.retry_earlier(part):
+        is_mismatch = outcome is ComparisonOutcome.MISMATCH
+        if is_mismatch and self._truncation.retry_earlier(part):
             self.start_queued()
             return
-        if is_different:
+        if is_mismatch:
             self._reporter.report_at(
                 IncidentKind.RESUME_MISMATCH,
                 part,
-                f"records after offset {part.resume_point.downstream} on {self._target.alias} "
-                f"are not the source's next ones after offset {part.resume_point.position - 1}; "
-                "some records may come twice",
+                f"the records after offset {part.resume_point.downstream} on {self._target.alias} "
+                f"do not match the source records after offset {part.resume_point.position - 1}; "
+                "duplicates are possible",
             )
         elif comparison.missing_on_target:
             self._reporter.notice(
-                f"resume: {part.source.tp}: {comparison.missing_on_target} records before offset "
-                f"{comparison.position} are not on {self._target.alias}"
+                f"resume: {part.source.tp}: {comparison.missing_on_target} source records before "
+                f"offset {comparison.position} are missing on {self._target.alias}"
             )
         self._recovery.on_compared(part, comparison, lambda: self._resume_unless_closing(part))
         self.start_queued()
@@ -158,7 +157,7 @@ class ComparisonRunner:
             self._events.resume([part])
 
     def on_source_truncated(self, part: CopyPartition, end: int) -> None:
-        """The source of a partition that is being compared ends there, or differs from there."""
+        """Handle the truncation at `end` of a source partition that is being compared."""
         comparison = part.comparison
         if comparison is None:
             return
@@ -167,16 +166,16 @@ class ComparisonRunner:
             if end >= comparison.start:
                 self._read_control.seek_to_resume_points([part])
             self.step(part)
-        else:  # it was truncated just now
+        else:  # truncated during the comparison
             self._remove(part)
             self._events.compare(part, 0.0)
             self.start_queued()
 
     def _is_source_end_confirmed(self, part: CopyPartition, comparison: Comparison) -> bool:
-        """Whether the source has ended here for some seconds, asked after the target was read.
+        """Return whether the source log has ended here for some seconds; else request its end.
 
-        Our last fetch may be older than what another task of this flow has copied meanwhile, and
-        a new leader may not know its own end yet.
+        The last fetch may be older than records that another task of this flow has copied since,
+        and a new leader may not know its log end yet.
         """
         tp, unmatched = part.target.tp, comparison.first_unmatched
         now = time.monotonic()
@@ -185,29 +184,29 @@ class ComparisonRunner:
             return True
 
         def ended(end: int | None) -> None:
-            self._asking_end.discard(tp)
+            self._pending_log_ends.discard(tp)
             if end is None or part.comparison is not comparison:
                 return
             if comparison.first_unmatched != unmatched:
                 return
             if end > part.source.position:
-                part.source.is_at_end = False  # it will be read
+                part.source.is_at_end = False  # the fetcher reads on
                 self._ended.pop(tp, None)
             elif self._ended.get(tp, (-1, 0.0))[0] != unmatched:
                 self._ended[tp] = (unmatched, time.monotonic())
 
-        if tp not in self._asking_end:
-            self._asking_end.add(tp)
+        if tp not in self._pending_log_ends:
+            self._pending_log_ends.add(tp)
             self._read_control.request_log_end(part, ended)
         return False
 
     def step_all(self) -> None:
-        """Compare what one response of the target brought."""
+        """Step all comparisons; called after each fetch response of the target."""
         for part in [*self._comparing.values()]:
             self.step(part)
 
     def read_more(self) -> None:
-        """Read more of the target; the source side may have freed memory."""
+        """Send fetches to the target; source batches may have been released since."""
         if not self._closing:
             self._fetcher.send_fetches()
 
@@ -220,11 +219,11 @@ class ComparisonRunner:
             if tp not in self._comparing or comparison is None:
                 continue
             if not (reader.is_at_end and comparison.waits_for_target):
-                self._since[tp] = now
-            elif now - self._since[tp] > _READ_TIMEOUT_SECONDS:
+                self._waiting_since[tp] = now
+            elif now - self._waiting_since[tp] > _READ_TIMEOUT_SECONDS:
                 self._on_timeout(part, comparison, reader)
                 continue
-            if now - self._began[tp] < _REPORT_AFTER_SECONDS:
+            if now - self._started_at[tp] < _REPORT_AFTER_SECONDS:
                 continue
             if part.error_code in (error_codes.NONE, error_codes.COMPARING):
                 self._report_progress(part, reader)
@@ -234,19 +233,18 @@ class ComparisonRunner:
                 self.start_queued()
 
     def _report_progress(self, part: CopyPartition, reader: FetchPartition) -> None:
-        """Show in the status how far a comparison is."""
+        """Show the progress of a comparison in the status."""
         part.set_target_error(
             error_codes.COMPARING,
-            f"comparing both sides after offset {part.resume_point.position - 1} of the source: "
-            f"read up "
-            f"to offset {part.source.position} of {part.source.end_offset} on the source, "
+            f"comparing source and target after source offset {part.resume_point.position - 1}: "
+            f"read up to offset {part.source.position} of {part.source.end_offset} on the source, "
             f"{reader.position} of {reader.end_offset} on the target",
         )
 
     def _on_timeout(
         self, part: CopyPartition, comparison: Comparison, reader: FetchPartition
     ) -> None:
-        """Records that the leader accepted cannot be read: deleted, or not replicated yet."""
+        """Handle accepted records that cannot be read: deleted, or not replicated yet."""
         is_gone = reader.log_start_offset > part.resume_point.downstream + 1
         tp = part.target.tp
         if is_gone and self._timed_out_at.get(tp) == comparison.end_sequence:
@@ -259,7 +257,7 @@ class ComparisonRunner:
             return
         self._timed_out_at[tp] = comparison.end_sequence
         part.set_target_error(
-            _OFFSET_NOT_AVAILABLE, "the leader has records of ours that cannot be read yet"
+            _OFFSET_NOT_AVAILABLE, "the leader has records of this flow that are not readable yet"
         )
         self._events.compare(part, 0.0)
 
@@ -269,8 +267,8 @@ class ComparisonRunner:
         if comparison is not None:
             self._read_control.release_compared(part, comparison.drain())
         self._comparing.pop(tp, None)
-        self._since.pop(tp, None)
-        self._began.pop(tp, None)
+        self._waiting_since.pop(tp, None)
+        self._started_at.pop(tp, None)
         self._ended.pop(tp, None)
         self._fetcher.remove(self._readers.pop(tp))
 
@@ -280,8 +278,8 @@ class ComparisonRunner:
         self,
         part: FetchPartition,
         records: memoryview,
-        aborted: Sequence[AbortedTransaction],  # noqa: ARG002 - everything counts here
-        buffer: SharedBuffer,  # noqa: ARG002 - what is kept is copied
+        aborted: Sequence[AbortedTransaction],  # noqa: ARG002 - aborted records are compared too
+        buffer: SharedBuffer,  # noqa: ARG002 - the comparison copies what it keeps
     ) -> int:
         """Add record batches of the target to the comparison; `step_all` follows."""
         position = part.position
@@ -296,12 +294,12 @@ class ComparisonRunner:
                 position = batch.next_offset
         except CorruptRecordBatchError:
             if position == part.position:
-                raise  # else those before it count, and the next fetch begins with it
+                raise  # else keep the batches before it; the next fetch starts with it
         part.queued_bytes = comparison.held_bytes
         return position
 
     def on_fetch_error(self, part: FetchPartition, code: int, text: str) -> None:
-        """The target cannot be read."""
+        """Show the error; without READ or a common version, continue without a comparison."""
         comparing = self._comparing.get(part.tp)
         if comparing is None:
             return
@@ -313,13 +311,12 @@ class ComparisonRunner:
             comparing.set_target_error(code, text)
 
     def on_fetch_recovered(self, part: FetchPartition) -> None:
-        """The target can be read again."""
         comparing = self._comparing.get(part.tp)
         if comparing is not None:
             comparing.set_target_error(error_codes.NONE)
 
     def on_out_of_range(self, part: FetchPartition) -> None:
-        """The target's log does not hold the resume point: begin where the log begins."""
+        """Continue at the target's log start, or report that its log ends too early."""
         self._readback.cancel(part.tp)
         comparing = self._comparing.get(part.tp)
         if comparing is None:
@@ -344,12 +341,12 @@ class ComparisonRunner:
         request_log_bounds(self._target, part.tp, read_committed=False, done=bounds, failed=failed)
 
     def on_diverged(self, part: FetchPartition, end_offset: int) -> None:
-        """Cannot happen: fetches of the target name no leader epochs."""
+        """Cannot happen: fetches of the target carry no leader epoch."""
 
     def on_ended_early(self, part: FetchPartition) -> None:
-        """Nothing to do: a comparison waits for records, a read-back has its own limit."""
+        """Nothing to do: a comparison waits for records, a read-back has its own end offset."""
 
     def close(self) -> None:
-        """Read the target no more."""
+        """Stop reading the target."""
         self._closing = True
         self._fetcher.close()

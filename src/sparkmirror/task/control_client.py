@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A task's end of the control channel: one TLS connection that only its own thread touches.
+"""The task side of the control channel: one TLS connection, owned by its own thread.
 
-OpenSSL does not let two threads use one connection, so the task hands its reports to the thread
-through a queue and a wake-up socket.
+OpenSSL connections are not thread-safe, so the task passes reports to that thread through a queue
+and wakes it with a socket pair.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _FLUSH_SECONDS = 2.0
 
 
 class ControlClient:
-    """Implements `copy.Control`."""
+    """Implements `copy_task.ControlChannel`. The constructor connects and receives the split."""
 
     def __init__(self, invitation: ControlEndpoint, split_index: int) -> None:
         raw = socket.create_connection((invitation.host, invitation.port), _CONNECT_SECONDS)
@@ -70,30 +70,34 @@ class ControlClient:
         )
         first = self._receive()
         if first.get("type") != "split":
-            raise WireError(f"the driver answered hello with {first.get('type')!r}")
+            raise WireError(f"unexpected reply of the driver to hello: {first.get('type')!r}")
         return first
 
     def start(self, wake: Callable[[], None]) -> None:
-        """Begin to hear the driver; `wake` is called when there is something to notice."""
+        """Start the thread; it calls `wake` when the driver requests the end or disconnects."""
         self._wake = wake
         self._thread.start()
 
     @property
     def end_requested(self) -> bool:
-        """The driver wants this task to finish."""
+        """Whether the driver has requested the end of this task."""
         return self._end_requested
 
     @property
     def silence_seconds(self) -> float:
-        """For how long nothing has been heard from the driver; for ever, if it hung up."""
+        """Seconds since the driver's last message; infinite after it disconnected."""
         return math.inf if self._is_lost else steady_clock() - self._last_message_at
 
     def report(self, progress: Progress) -> None:
-        """Send progress; a lost line shows as silence, not as an error here."""
+        """Queue a progress report; never raises: a lost connection shows in `silence_seconds`."""
         self._post(encode_message({"type": "progress", "progress": progress_to_json(progress)}))
 
+    def report_finished(self) -> None:
+        """Tell the driver that the task returns its receipts, before the connection closes."""
+        self._post(encode_message({"type": "finished"}))
+
     def close(self) -> None:
-        """Hang up after everything reported has been sent."""
+        """Send the queued reports, then disconnect."""
         if self._thread.is_alive():
             self._post(None)
             self._thread.join(_FLUSH_SECONDS)
@@ -117,7 +121,7 @@ class ControlClient:
             self._wake()
 
     def _run_once(self) -> bool:
-        """Send what waits, hear what came; False after the farewell."""
+        """Send queued messages and receive one, if there is one. Returns False after `close`."""
         if not self._socket.pending():
             select.select([self._socket, self._wake_receiver], [], [], self.settings.lease_seconds)
         if select.select([self._wake_receiver], [], [], 0)[0]:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bytes of the control channel: JSON messages with an i32 length, inside TLS.
+"""Wire format of the control channel: JSON messages with an i32 length prefix, over TLS.
 
-down   split      the split and the settings, once, after a hello with the right token
-       alive      about once a second: the lease goes on
-       end        finish now
-up     hello      token, split index
-       progress   a `Progress`
+driver to task   split      split and settings, once, after a hello with a valid token
+                 alive      about once a second; renews the task's lease
+                 end        finish now
+task to driver   hello      token, split index
+                 progress   a `Progress`
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NAME = "sparkmirror-control"
 
 @dataclass(frozen=True, slots=True)
 class ControlEndpoint:
-    """All that a Spark closure carries: where the driver listens and how to prove the right."""
+    """Address, token and certificate of the driver: the only content of the Spark closure."""
 
     host: str
     port: int
@@ -42,23 +42,22 @@ class ControlEndpoint:
 
 
 def encode_message(message: dict[str, Any]) -> bytes:
-    """A message as it goes over the wire."""
     body = json.dumps(message, separators=(",", ":")).encode()
     return LENGTH.pack(len(body)) + body
 
 
 def message_length(header: bytes, most: int = MAX_MESSAGE_BYTES) -> int:
-    """The length of the next message, refused if it makes no sense."""
+    """Return the length of the next message. Raises WireError if it is out of range."""
     (size,) = LENGTH.unpack(header)
     if not 0 < size <= most:
-        raise WireError(f"a control message of {size} bytes was announced")
+        raise WireError(f"invalid length of a control message: {size} bytes")
     return int(size)
 
 
 def new_server_context() -> tuple[ssl.SSLContext, str]:
-    """A server context with a fresh key, and its certificate for the tasks to trust.
+    """Return a server context with a new self-signed certificate, and that certificate as PEM.
 
-    The key exists in memory only.
+    The private key is not written to disk.
     """
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, _NAME)])
@@ -88,7 +87,7 @@ def new_server_context() -> tuple[ssl.SSLContext, str]:
 
 
 def client_context(certificate: str) -> ssl.SSLContext:
-    """A context that trusts exactly the driver's certificate."""
+    """Return a context that trusts only the driver's certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.load_verify_locations(cadata=certificate)

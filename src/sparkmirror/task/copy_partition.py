@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One copied topic partition: both sides, position, counts, error, and its part of the offset map.
+"""State of one copied partition: source, target, position, counts, error, and its offset map.
 
-`CopiedRuns` keeps which source offsets became which target offsets since the offset map was last
-updated. Inside a run, target = source + constant. Runs are joined while both sides continue without
-a gap, so an acknowledged record batch costs a few comparisons; everything else happens once a
-second or less.
+`CopiedRuns` records which source offsets became which target offsets since the last update of the
+offset map. Within a run, target = source + constant. Adjacent runs are merged, so an acknowledged
+record batch costs a few comparisons; all other work happens at most once a second.
 """
 
 from __future__ import annotations
@@ -32,29 +31,29 @@ from sparkmirror.wire.produce_partition import ProducePartition
 
 
 class ClusterAliases(NamedTuple):
-    """The names of both clusters, for error texts."""
+    """The aliases of both clusters, for error messages."""
 
     source: str
     target: str
 
 
 class ResumePoint(NamedTuple):
-    """A point at which both sides are known to agree."""
+    """A source position and the matching target offset and producer state."""
 
     position: int  # the next source offset
-    downstream: int  # our records before the position are on the target up to this offset
+    downstream: int  # the target offset of the flow's last record before the position
     producer: ProducerState
 
 
 class EstimatedPoint(NamedTuple):
-    """An estimated earlier resume point, to compare from because the target lost records."""
+    """An estimated earlier resume point, used after the target lost records."""
 
     point: ResumePoint
     estimate: EstimateBounds
 
 
 class Savepoint(NamedTuple):
-    """What is committed of a partition: an aborted transaction goes back to it."""
+    """The committed state of a partition; an abort restores it."""
 
     position: int
     downstream: int
@@ -116,19 +115,19 @@ class CopyPartition:
             state.next_sequence,
             target_topic_id,
         )
-        # The newest leader epoch of the source up to what was enqueued for the target; records that
-        # were read for a comparison do not count.
+        # The newest leader epoch of records enqueued for the target, without records that were read
+        # for a comparison.
         self.leader_epoch = start.leader_epoch
-        self.position = start.position  # everything before it is acknowledged or was skipped
+        self.position = start.position  # all records before it are acknowledged or skipped
         self.downstream = start.downstream
-        self.next_sequence = state.next_sequence  # of the first record that is not acknowledged
+        self.next_sequence = state.next_sequence  # of the first unacknowledged record
         self.comparison: Comparison | None = None
         self.estimate: EstimatedPoint | None = None
         self.is_taken_over = start.is_handed_over
-        self.is_paused = False  # it cannot be written, so it is not read
-        self.is_recording = False  # its refused records are being recorded; it is read again after
-        self.is_target_unreadable = False  # no READ on the target: there are no comparisons
-        self.verify_next_batch = False  # the first record batch after a take-over is read back
+        self.is_paused = False  # not read, because the target cannot be written
+        self.is_recording = False  # refused records are being recorded; reading waits for that
+        self.is_target_unreadable = False  # no READ on the target, so no comparisons
+        self.verify_next_batch = False  # read back the first record batch after a take-over
         self.records = 0
         self.bytes = 0
         self.runs = CopiedRuns()
@@ -138,21 +137,20 @@ class CopyPartition:
             else MapBuilder(start.position, start.downstream + 1)
         )
         self.unsynced: list[MappedRun] = []  # not in an offset sync yet
-        self.stored = self.stored_position()  # what the offsets topic has
-        self.savepoint: Savepoint | None = None  # in transactions only: elsewhere all that is
-        # acknowledged counts
-        self.is_dirty = False
+        self.stored = self.stored_position()  # the value in the offsets topic
+        self.savepoint: Savepoint | None = None  # exactly-once only
+        self.is_dirty = False  # changed since the last flush
         self.is_changed = True  # changed since the last progress report
         self.error_code = error_codes.NONE
         self.error = ""
 
     @property
     def is_finished(self) -> bool:
-        """Everything wanted has been copied (a bounded run)."""
+        """Whether a bounded run has copied this partition completely."""
         return self.is_taken_over and self.source.is_finished and self.target.is_idle
 
     def set_position(self, position: int) -> None:
-        """Set the position: everything before it is acknowledged or was skipped."""
+        """Set the position: all records before it are acknowledged or skipped."""
         if position != self.position:
             self.position = position
             self.is_dirty = True
@@ -176,7 +174,7 @@ class CopyPartition:
 
     @property
     def resume_point(self) -> ResumePoint:
-        """Where to resume: what is acknowledged, or an estimate."""
+        """The last acknowledged state, or an estimate after the target lost records."""
         if self.estimate is not None:
             return self.estimate.point
         return ResumePoint(self.position, self.downstream, self._producer)
@@ -189,40 +187,39 @@ class CopyPartition:
 
     def apply_estimate(self) -> None:
         """Continue at the estimated resume point, if there is one."""
-        moved, self.estimate = self.estimate, None
-        if moved is not None:
-            pair = moved.point
-            self.set_position(pair.position)
-            self.downstream = pair.downstream
-            self.next_sequence = pair.producer.next_sequence
+        estimate, self.estimate = self.estimate, None
+        if estimate is not None:
+            point = estimate.point
+            self.set_position(point.position)
+            self.downstream = point.downstream
+            self.next_sequence = point.producer.next_sequence
             self.target.next_sequence = self.next_sequence
             self.map_copied_runs()
-            self.map_builder.start_chunk(pair.position, pair.downstream + 1)
+            self.map_builder.start_chunk(point.position, point.downstream + 1)
 
     def resume_producer(self, *, is_known: bool) -> None:
-        """Continue with the flow's producer id; `is_known`: the broker remembers it."""
+        """Continue with the flow's producer id; `is_known`: the broker has its state."""
         self.target.next_sequence = self.next_sequence
         self.target.is_producer_known = is_known
         self.target.idle_since = time.monotonic()
 
     def replace_producer(self, producer_id: int, producer_epoch: int) -> None:
-        """Continue with a new producer id."""
         self.target.producer_id, self.target.producer_epoch = producer_id, producer_epoch
         self.next_sequence = 0
         self.resume_producer(is_known=False)
         self.is_dirty = True
 
     def apply_comparison(self, comparison: Comparison) -> None:
-        """Continue where a comparison ended: after our last record on the target."""
-        self.map_copied_runs()  # these came before what was compared
-        position, behind = comparison.position, comparison.end_downstream + 1
+        """Continue where a comparison ended: after the flow's last record on the target."""
+        self.map_copied_runs()  # they precede the compared records
+        position, next_downstream = comparison.position, comparison.end_downstream + 1
         if self.estimate is not None:
-            # The resume point is an estimate: what is before the first match is in older chunks.
+            # The resume point is an estimate: older chunks cover what is before the first match.
             first = next((one for one in comparison.matched if isinstance(one, MappedRun)), None)
             if first is not None:
                 self.map_builder.start_chunk(first.source, first.target)
             else:
-                self.map_builder.start_chunk(position, behind)
+                self.map_builder.start_chunk(position, next_downstream)
         self.estimate = None
         for one in comparison.matched:
             if isinstance(one, UnmappedRange):
@@ -231,7 +228,7 @@ class CopyPartition:
                 self.map_builder.add(*one)
                 self.unsynced.append(one)
         if comparison.outcome is ComparisonOutcome.SOURCE_TRUNCATED:
-            self.map_builder.start_chunk(position, behind)
+            self.map_builder.start_chunk(position, next_downstream)
         self.set_position(position)
         self.downstream = comparison.end_downstream
         self.next_sequence = comparison.end_sequence
@@ -240,14 +237,14 @@ class CopyPartition:
         self.is_dirty = True
 
     def truncate_to(self, position: int) -> None:
-        """Continue at the end of a truncated source: its next records are new."""
+        """Continue at the new end of a truncated source log."""
         self.map_copied_runs()
         self.map_builder.start_chunk(position, self.downstream + 1)
         self.leader_epoch = self.source.last_leader_epoch
         self.set_position(position)
 
     def set_savepoint(self) -> None:
-        """Keep the present state as committed."""
+        """Save the current state as committed."""
         self.savepoint = Savepoint(
             self.position,
             self.downstream,
@@ -260,7 +257,7 @@ class CopyPartition:
         self.is_changed = True
 
     def roll_back(self) -> None:
-        """Go back to what was last committed."""
+        """Restore the last committed state."""
         if self.savepoint is None:
             return
         saved = self.savepoint
@@ -274,26 +271,26 @@ class CopyPartition:
         self.is_changed = True
 
     def map_copied_runs(self) -> None:
-        """Enter what was copied since the last time into the offset map."""
+        """Move the copied runs since the last call into the offset map."""
         for run in self.runs.drain():
             self.map_builder.add(*run)
             self.unsynced.append(run)
 
     def drain_unsynced(self) -> list[MappedRun]:
-        """What was copied since this was last asked."""
-        taken, self.unsynced = self.unsynced, []
-        return taken
+        """Remove and return the runs that are not in an offset sync yet."""
+        runs, self.unsynced = self.unsynced, []
+        return runs
 
     def chunks_to_write(self, markers: int = 0) -> list[MapChunk]:
-        """The chunks of the offset map to write before the position is stored.
+        """Return the offset map chunks to write before the position is stored.
 
-        Behind the last record come as many markers, of the transaction that all this is in.
+        `markers`: how many transaction markers will follow the last record.
         """
         self.map_copied_runs()
         return self.map_builder.drain(self.position, self.downstream + 1 + markers)
 
     def stored_position(self) -> StoredPosition:
-        """The position as the offsets topic keeps it: the last offset, not the next one."""
+        """Return the position for the offsets topic, with the last offset instead of the next."""
         return StoredPosition(
             self.position - 1,
             self.downstream,
@@ -304,18 +301,18 @@ class CopyPartition:
         )
 
     def progress(self) -> PartitionProgress:
-        """The partition in a progress report; in transactions, what is committed."""
-        seen = self if self.savepoint is None else self.savepoint
+        """Return the partition's progress; with exactly-once, only what is committed."""
+        state = self if self.savepoint is None else self.savepoint
         stored = self.stored
         producer = stored.producer or NO_PRODUCER
         return PartitionProgress(
             topic=self.source.tp.topic,
             partition=self.source.tp.partition,
-            position=seen.position,
-            downstream=seen.downstream,
+            position=state.position,
+            downstream=state.downstream,
             end_offset=self.source.end_offset,
-            records=seen.records,
-            bytes=seen.bytes,
+            records=state.records,
+            bytes=state.bytes,
             error_code=self.error_code,
             error=self.error,
             next_sequence=producer.next_sequence,
@@ -328,18 +325,18 @@ class CopyPartition:
 
     @property
     def is_stored(self) -> bool:
-        """Whether offset map and stored position have everything that was copied."""
+        """Whether offset map and stored position are up to date."""
         return not self.is_dirty and self.stored.offset + 1 == self.position
 
     def _hand_over_point(self) -> ResumePoint:
-        """Where the next task resumes: it compares what is on the target but not in the map yet."""
+        """Return where the next task resumes; it compares records that are not in the map yet."""
         stored = self.stored
         if self.is_stored or stored.producer is None or stored.downstream is None:
             return ResumePoint(self.position, self.downstream, self._producer)
         return ResumePoint(stored.offset + 1, stored.downstream, stored.producer)
 
     def receipt(self, split: int) -> Receipt:
-        """The partition's state at the end of its task."""
+        """Return the partition's state at the end of its task."""
         self.map_copied_runs()
         tp, end = self.source.tp, self._hand_over_point()
         is_current = end.position == self.position
@@ -365,16 +362,16 @@ class CopyPartition:
 
 
 class CopiedRuns:
-    """The runs of one topic partition that the offset map does not have yet."""
+    """The copied runs of one partition that are not in the offset map yet."""
 
     __slots__ = ("_source_end", "_target_end", "fresh")
 
     def __init__(self) -> None:
         self.fresh: list[list[int]] = []  # first source offset, first target offset, length
-        self._source_end = self._target_end = -1  # behind the last one
+        self._source_end = self._target_end = -1  # offsets after the last run
 
     def add(self, out: OutgoingBatch) -> None:
-        """Count an acknowledged record batch."""
+        """Add an acknowledged record batch."""
         target = out.base_offset
         for first, length in out.runs:
             if self.fresh and first == self._source_end and target == self._target_end:
@@ -385,11 +382,10 @@ class CopiedRuns:
             self._source_end, self._target_end = first + length, target
 
     def clear(self) -> None:
-        """Forget what the offset map does not have yet."""
         self.fresh = []
 
     def drain(self) -> list[MappedRun]:
-        """Hand over what the offset map does not have yet."""
-        found = [MappedRun(*run) for run in self.fresh]
+        """Remove and return the runs."""
+        runs = [MappedRun(*run) for run in self.fresh]
         self.fresh = []
-        return found
+        return runs

@@ -2,10 +2,10 @@
 """One copy task from start to end: copy, drain, flush, report.
 
 Runs on an executor, on one thread, without Spark. A task ends at its deadline, when the driver
-requests it, or when everything wanted has been copied; it then waits for acknowledgements, stores
-its positions and returns receipts. If the driver has been silent for the length of the lease, or
-the task itself stood still for so long, it ends at once: another task may have written newer
-positions meanwhile.
+requests it, or when a bounded run has copied everything. It then waits for acknowledgements, stores
+its positions and returns receipts. It ends at once if its lease expires: no message from the driver
+for `lease_seconds`, or the task was suspended for as long. Another task may then have written newer
+positions.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class ControlChannel(Protocol):
 
     @property
     def end_requested(self) -> bool:
-        """The driver wants this task to finish."""
+        """Whether the driver has requested the end of this task."""
 
     @property
     def silence_seconds(self) -> float:
-        """How long ago the driver last sent something."""
+        """Seconds since the driver's last message."""
 
     def report(self, progress: Progress) -> None:
-        """Send progress; never blocks for long."""
+        """Send a progress report; does not block for long."""
 
 
 class _Phase(Enum):
@@ -66,21 +66,21 @@ class CopyTask:
         self._attempt = time.time_ns()
 
     def run(self) -> list[Receipt]:
-        """Copy until the end; raises LeaseLostError after cleaning up if the driver is gone."""
+        """Copy until the task ends. Raises LeaseLostError or FencedError after cleaning up."""
         parts = self.parts
         parts.start()
-        self._report()  # tell the driver that the task runs
+        self._report()  # the driver learns that the task runs
         next_tick = time.monotonic() + TICK_SECONDS
         alive_at = steady_clock()
         try:
             while self._phase is not _Phase.DONE:
                 wait = max(0.0, min(next_tick, self._phase_deadline) - time.monotonic())
                 self._loop.run_once(wait)
-                stood_still = steady_clock() - alive_at - wait
-                if stood_still > self._settings.lease_seconds:
+                suspended = steady_clock() - alive_at - wait
+                if suspended > self._settings.lease_seconds:
                     self._lose_lease()
                     break
-                alive_at += stood_still + wait
+                alive_at += suspended + wait
                 now = time.monotonic()
                 if now >= next_tick:
                     next_tick = now + TICK_SECONDS
@@ -94,13 +94,13 @@ class CopyTask:
             raise FencedError(f"{self._settings.flow}: {parts.delivery.error}")
         if self._is_lease_lost:
             raise LeaseLostError(
-                f"{self._settings.flow}: the driver has been silent for "
-                f"{self._settings.lease_seconds:g} s, or the task stood still; it stopped"
+                f"{self._settings.flow}: the task stopped: no message from the driver for "
+                f"{self._settings.lease_seconds:g} s, or the task was suspended for as long"
             )
         return [part.receipt(self._split.index) for part in parts.partitions]
 
     def _advance(self, now: float) -> None:
-        """Move on to the next phase when this one is over."""
+        """Enter the next phase when the current one is complete."""
         parts = self.parts
         if parts.delivery.is_fenced:
             self._end()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Record batches of the source that do not match their checksum.
+"""Handles source record batches that do not match their checksum.
 
-A damaged batch is read several times, because the damage may be in transit. Then the policy
-decides: `stop` retries it forever and reports it, `skip` continues after it once the ledger has an
-entry. Owned by the task's thread.
+A corrupt batch is read several times, because it may have been damaged in transit. Then the policy
+applies: `stop` reports it and retries forever; `skip` writes a ledger entry and continues after it.
+Owned by the task's thread.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from sparkmirror.wire.corrupt_batch import offset_after_corrupt_batch
 from sparkmirror.wire.fetch_partition import FetchPartition
 from sparkmirror.wire.fetcher import Fetcher
 
-_MAX_ATTEMPTS = 3  # reads before a batch counts as damaged on the broker's disk
+_MAX_ATTEMPTS = 3  # reads before a batch counts as corrupt on the broker's disk
 
 
 class CorruptBatches:
-    """The damaged record batches of one task's partitions."""
+    """The corrupt record batches of one task's partitions."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class CorruptBatches:
         self._attempts: dict[TopicPartition, tuple[int, int]] = {}  # position, attempts
 
     def try_skip(self, part: FetchPartition, records: memoryview, text: str) -> bool:
-        """Count a read of a damaged batch at the position; returns whether it is being skipped."""
+        """Count a read of the corrupt batch at the position. Returns whether it is skipped."""
         before, attempts = self._attempts.get(part.tp, (-1, 0))
         attempts = attempts + 1 if before == part.position else 1
         self._attempts[part.tp] = (part.position, attempts)
@@ -46,7 +46,7 @@ class CorruptBatches:
             return False
         following = offset_after_corrupt_batch(records, part.position, part.end_offset)
         last = part.position if following is None else following - 1
-        cause = text if following is not None else f"{text}; where it ends cannot be told"
+        cause = text if following is not None else f"{text}; its end is unknown"
         found = new_incident(
             IncidentKind.CORRUPT_BATCH,
             part.tp,
@@ -69,7 +69,7 @@ class CorruptBatches:
             mine = self._parts[part.tp]
             is_waiting = mine.comparison is None and not mine.is_taken_over
             if part.position != before or is_waiting:
-                return  # the position was reset meanwhile, and the batch will be read again
+                return  # the position was reset; the batch is read again
             if mine.target.is_idle and mine.comparison is None:
                 mine.set_position(position)
             self._fetcher.resume_at(part, position)

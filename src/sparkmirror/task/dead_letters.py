@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Refused records in the dead-letter topic: their form, and the writer.
+"""The dead-letter topic: the format of refused records, and the writer.
 
-A dead letter keeps key, value and headers of the record; further headers say where the record came
-from and why it was refused. Its timestamp is the time of writing, because the record's own may be
-the reason. What does not fit is replaced by its size and SHA-256, so that it can be found on the
-source. The writer writes one record batch at a time, and a refused letter again in a smaller form,
-until the topic takes it; only then does the callback run. Owned by the task's thread.
+A dead letter has the record's key, value and headers; more headers contain its origin and the
+reason. Its timestamp is the time of writing, because the record's own may be the reason. A value or
+key that does not fit is replaced by its size and SHA-256. One record batch is written at a time; a
+refused letter is written again in a smaller form until the topic accepts it, and then the callback
+runs. Owned by the task's thread.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ PREFIX = "sparkmirror."
 
 
 class DeadLetterForm(IntEnum):
-    """How much of the record a letter holds; a refused letter is written in the next form."""
+    """How much of the record a dead letter contains; a refused one is retried in the next form."""
 
     FULL = 0
     WITHOUT_VALUE = 1
-    HEADERS_ONLY = 2  # neither key nor headers of the record: always fits
+    HEADERS_ONLY = 2  # without key, value and headers of the record: always fits
 
 
 class RefusedRecord(NamedTuple):
@@ -45,25 +45,25 @@ class RefusedRecord(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Sequence[Header]
-    reason: str = ""  # what the broker said about this record
+    reason: str = ""  # the broker's message for this record
 
 
 @dataclass(frozen=True, slots=True)
 class RefusalContext:
-    """What all refused records of one record batch have in common."""
+    """The common properties of the refused records of one record batch."""
 
     flow: str
     source: TopicPartition
     target: TopicPartition
     code: int
-    reason: str  # the broker's message, if there was one
+    reason: str  # the broker's message, if any
 
 
 def dead_letter(
     record: RefusedRecord, refusal: RefusalContext, form: DeadLetterForm = DeadLetterForm.FULL
 ) -> NewRecord:
     """Build the record for the dead-letter topic."""
-    told: dict[str, object] = {
+    details: dict[str, object] = {
         "flow": refusal.flow,
         "topic": refusal.source.topic,
         "partition": refusal.source.partition,
@@ -76,15 +76,15 @@ def dead_letter(
     }
     key, value, headers = record.key, record.value, list(record.headers)
     if form >= DeadLetterForm.WITHOUT_VALUE and value is not None:
-        told |= {"value.bytes": len(value), "value.sha256": _digest(value)}
+        details |= {"value.bytes": len(value), "value.sha256": _digest(value)}
         value = _placeholder(value)
     if form >= DeadLetterForm.HEADERS_ONLY:
-        told["headers.dropped"] = len(headers)
+        details["headers.dropped"] = len(headers)
         headers = []
         if key is not None:
-            told |= {"key.bytes": len(key), "key.sha256": _digest(key)}
+            details |= {"key.bytes": len(key), "key.sha256": _digest(key)}
             key = _placeholder(key)
-    headers += [((PREFIX + name).encode(), str(one).encode()) for name, one in told.items()]
+    headers += [((PREFIX + name).encode(), str(one).encode()) for name, one in details.items()]
     return NewRecord(key, value, headers)
 
 
@@ -111,44 +111,42 @@ class DeadLetterWriter:
         self.topic = topic
         topic.replace_refused = self.on_refused
         self._letters: deque[_Letter] = deque()
-        self._awaited_count = 0  # the ticket of the first letter, once the producer has it
+        self._ticket = 0  # of the first letter; 0: not written yet
 
     @property
     def is_idle(self) -> bool:
-        """Every letter is on the target."""
+        """Whether every letter is on the target."""
         return not self._letters
 
     def send(
         self, records: Sequence[RefusedRecord], refusal: RefusalContext, then: Callable[[], None]
     ) -> None:
-        """Queue records; `then` is called when they are on the target."""
+        """Queue records; calls `then` when they are on the target."""
         self._letters.append(_Letter(tuple(records), refusal, then))
         self.check_acks()
 
     def check_acks(self) -> None:
-        """Write the next letter if the one before it is on the target."""
+        """Complete acknowledged letters and write the next one."""
         while self._letters:
-            if not self._awaited_count:
+            if not self._ticket:
                 self._write(self._letters[0])
-            if not self.topic.is_acked(self._awaited_count):
+            if not self.topic.is_acked(self._ticket):
                 return
-            self._awaited_count = 0
+            self._ticket = 0
             done = self._letters.popleft()
             if done.then is not None:
                 done.then()
 
     def _write(self, letter: _Letter) -> None:
         records = [dead_letter(one, letter.refusal, letter.form) for one in letter.records]
-        self._awaited_count = self.topic.write(
-            build_batch(records, int(time.time() * 1000)), len(records)
-        )
+        self._ticket = self.topic.write(build_batch(records, int(time.time() * 1000)), len(records))
 
     def on_refused(self, refused: RefusedBatch) -> list[OutgoingBatch] | None:  # noqa: ARG002 - the first letter
-        """Drop a refused letter, to be written in a smaller form; None: there is none."""
+        """Drop a refused letter to write it in a smaller form; None: it has the smallest form."""
         return [] if self.shrink_refused() else None
 
     def shrink_refused(self) -> bool:
-        """Replace the first letter by smaller ones; returns false if it has the smallest form."""
+        """Replace the first letter by smaller ones. Returns false if it has the smallest form."""
         letter = self._letters[0]
         if len(letter.records) > 1:
             *others, last = letter.records
@@ -161,5 +159,5 @@ class DeadLetterWriter:
         self._letters.popleft()
         self._letters.extendleft(reversed(smaller))
         self.topic.retract(len(letter.records))
-        self._awaited_count = 0
+        self._ticket = 0
         return True

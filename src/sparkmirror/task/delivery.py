@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes copied records durable: stores positions every few seconds, or commits transactions.
+"""Stores the positions of copied records: every few seconds, or in transactions.
 
-`Delivery` is the interface; `PeriodicDelivery` is the default. Its positions trail the records, and
-the next task finds the difference by comparing both sides (`take_over.py`).
-`transactional_delivery.py` has the other implementation.
+`Delivery` is the interface; `PeriodicDelivery` is the default. Its positions lag behind the
+records, and the next task finds the exact position with a comparison (`take_over.py`). The other
+implementation is in `transactional_delivery.py`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from sparkmirror.task.position_writer import PositionWriter
 from sparkmirror.wire.outgoing import OutgoingBatch
 from sparkmirror.wire.produce_partition import ProducePartition
 
-_MAP_TIMEOUT_TICKS = 60  # one a second, in which records get through and the map does not
-FLUSH_BYTES = 64 << 20  # after so much, the next flush does not wait for its time
+_MAP_TIMEOUT_TICKS = 60  # about seconds in which records are acknowledged and the map is not
+FLUSH_BYTES = 64 << 20  # flush early after this much
 
 
 _Stored = tuple[CopyPartition, StoredPosition]
@@ -33,55 +33,53 @@ _Stored = tuple[CopyPartition, StoredPosition]
 class Delivery(Protocol):
     """Makes acknowledged records durable, together with their positions."""
 
-    latency: Counter[
-        int
-    ]  # age of records when they became durable, by bucket; the reader clears it
+    latency: Counter[int]  # age of records when they became durable, by bucket; the task clears it
 
     @property
     def error(self) -> str:
-        """Why nothing becomes durable now; empty if all is well."""
+        """Why nothing can be stored now, or empty."""
 
     @property
     def is_fenced(self) -> bool:
-        """The producer is fenced: the task must end, nothing more can be stored."""
+        """Whether the producer is fenced: the task must end and can store nothing more."""
 
     @property
     def is_flushed(self) -> bool:
-        """All acknowledged records are durable, and their positions are stored."""
+        """Whether the last flush is complete: all acknowledged records have stored positions."""
 
     def on_partition_started(self, part: CopyPartition) -> None:
-        """The partition copies from its position on."""
+        """Called when the partition starts to copy from its position."""
 
     def on_acked(self, part: CopyPartition, out: OutgoingBatch) -> None:
-        """The target acknowledged a record batch."""
+        """Called for each acknowledged record batch."""
 
     def on_produce_response(self) -> None:
-        """One produce response has been handled completely."""
+        """Called after a produce response has been handled."""
 
     def handles_lost_sequence(self, part: ProducePartition) -> bool:
-        """The broker expects another sequence; returns whether the delivery handles it."""
+        """Handle a sequence that the broker does not expect, or return False to compare."""
 
     def handles_truncated_target(self, part: ProducePartition) -> bool:
-        """The target lost durable records; returns whether the delivery handles it."""
+        """Handle a target that lost acknowledged records, or return False to compare."""
 
     def store_position(self, part: CopyPartition, then: Callable[[], None]) -> None:
-        """Call `then` when no later task can resume before the partition's present position."""
+        """Call `then` when no later task can resume before the partition's current position."""
 
     def tick(self, now: float) -> None:
         """Called about once a second."""
 
     def flush(self) -> None:
-        """The task is ending: store what there is; `is_flushed` tells when."""
+        """Start the task's final flush; `is_flushed` becomes true when it is complete."""
 
     def close(self) -> None:
-        """The task has ended."""
+        """Called when the task has ended."""
 
 
 class PeriodicDelivery:
     """Stores positions every few seconds, after the records before them.
 
-    A flush writes the offset map first and, when that is on the target, the positions: whoever
-    begins at a stored position finds everything before it in the map.
+    A flush writes the offset map first and then the positions, so the map is complete before each
+    stored position.
     """
 
     def __init__(
@@ -95,15 +93,15 @@ class PeriodicDelivery:
         self._positions = positions
         self._map = offset_map
         self._syncs = syncs
-        self._map_pending: list[_Stored] = []  # their part of the map is being written
-        self._positions_pending: list[_Stored] = []  # their positions are being written
-        self._awaited: dict[TopicPartition, Callable[[], None]] = {}  # until they are stored
+        self._map_pending: list[_Stored] = []  # the flush that is writing the offset map
+        self._positions_pending: list[_Stored] = []  # the flush that is writing positions
+        self._awaited: dict[TopicPartition, Callable[[], None]] = {}  # of `store_position`
         self._parts = parts
         self._flush_seconds = flush_seconds
         self._next_flush = time.monotonic() + flush_seconds
         self._unflushed_bytes = 0
         self._has_acked = False
-        self._map_waits = 0  # ticks in which records got through, and the map did not
+        self._map_waits = 0  # ticks in which records were acknowledged and the map was not
         self._final_flush_requested = False
         self._is_flush_due = False
         self.latency: Counter[int] = Counter()
@@ -112,7 +110,7 @@ class PeriodicDelivery:
 
     @property
     def is_flushed(self) -> bool:
-        """The last flush is on the target."""
+        """Whether the last flush is on the target."""
         return self._is_idle and not self._final_flush_requested
 
     @property
@@ -120,18 +118,18 @@ class PeriodicDelivery:
         return not self._map_pending and not self._positions_pending
 
     def on_partition_started(self, part: CopyPartition) -> None:
-        """Nothing to prepare."""
+        """Nothing to do."""
 
     def on_acked(self, part: CopyPartition, out: OutgoingBatch) -> None:  # noqa: ARG002 - any partition
-        """Count it for the next flush."""
+        """Count the record batch for the next flush."""
         self._unflushed_bytes += out.size
         self._has_acked = True
-        if out.is_live:  # records of a backlog were old before they were read
+        if out.is_live:  # the age of backlog records says nothing about copying
             age = time.time() * 1000 - out.max_timestamp
             self.latency[latency_histogram.bucket(age)] += 1
 
     def on_produce_response(self) -> None:
-        """Do the next step of a flush, if it is due."""
+        """Start the next step of a flush if it is due."""
         if self._map_pending and self._map.is_idle:
             self._positions_pending, self._map_pending = self._map_pending, []
             self._positions.write(
@@ -151,22 +149,20 @@ class PeriodicDelivery:
             self._final_flush_requested = False
             self._write_map()
 
-    def handles_lost_sequence(self, part: ProducePartition) -> bool:  # noqa: ARG002 - see below
-        """No: both sides are compared."""
+    def handles_lost_sequence(self, part: ProducePartition) -> bool:  # noqa: ARG002 - always compares
         return False
 
-    def handles_truncated_target(self, part: ProducePartition) -> bool:  # noqa: ARG002 - as above
-        """No: both sides are compared."""
+    def handles_truncated_target(self, part: ProducePartition) -> bool:  # noqa: ARG002 - always compares
         return False
 
     def store_position(self, part: CopyPartition, then: Callable[[], None]) -> None:
-        """Store it with a flush that is due now."""
+        """Flush as soon as possible; calls `then` after that."""
         self._awaited[part.source.tp] = then
         self._is_flush_due = part.is_dirty = True
         self.on_produce_response()
 
     def tick(self, now: float) -> None:
-        """Publish what was copied; flush when it is time."""
+        """Publish copied runs; flush when it is due."""
         self._publish_runs()
         self._check_map_timeout()
         is_due = now >= self._next_flush or self._unflushed_bytes >= FLUSH_BYTES
@@ -175,16 +171,16 @@ class PeriodicDelivery:
             self._write_map()
 
     def _check_map_timeout(self) -> None:
-        """Disable a map that cannot be written: positions do not wait for it forever."""
+        """Disable an offset map that cannot be written, because positions wait for it."""
         is_waiting = self._has_acked or bool(self._awaited)
         self._map_waits = self._map_waits + is_waiting if self._map_pending else 0
         self._has_acked = False
         if self._map_waits > _MAP_TIMEOUT_TICKS:
-            self._map.disable(f"no answer for {_MAP_TIMEOUT_TICKS} s")
+            self._map.disable(f"no response for {_MAP_TIMEOUT_TICKS} s")
             self.on_produce_response()
 
     def _publish_runs(self) -> None:
-        """Add what was copied to the offset map and to offset syncs."""
+        """Add copied runs to the offset map and to offset syncs."""
         for part in self._parts:
             if part.runs.fresh or part.unsynced:
                 part.map_copied_runs()
@@ -193,12 +189,12 @@ class PeriodicDelivery:
                     self._syncs.add_runs(part.source.tp, runs)
 
     def flush(self) -> None:
-        """Start a last flush when the present one is over."""
+        """Start the final flush after the current one."""
         self._final_flush_requested = True
         self.on_produce_response()
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Nothing to do."""
 
     def _write_map(self) -> None:
         dirty = [part for part in self._parts if part.is_dirty]
@@ -210,4 +206,4 @@ class PeriodicDelivery:
         self._map.write(
             [(part.source.tp, chunk) for part in dirty for chunk in part.chunks_to_write()]
         )
-        self.on_produce_response()  # without a map there is nothing to wait for
+        self.on_produce_response()  # without a map, positions are written at once

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Spark ships: a function that knows only where the driver is.
+"""The function that Spark runs on executors.
 
-Its input is a split's number, its output the receipts as plain rows. The split, the settings and
-with them anything secret come over the control channel, never in the closure.
+Its input is a split index, its output the receipts as plain rows. The closure contains only the
+driver's control endpoint. The split and the settings, which include secrets, come over the control
+channel.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Row = tuple[Any, ...]
 
 
 def copy_function(invitation: ControlEndpoint) -> Callable[[int], list[Row]]:
-    """The function for `flatMap`: copies a split to its end."""
+    """Return the function for `flatMap` that copies one split."""
 
     def copy(index: int) -> list[Row]:
         control = ControlClient(invitation, index)
@@ -27,6 +28,7 @@ def copy_function(invitation: ControlEndpoint) -> Callable[[int], list[Row]]:
         try:
             control.start(loop.wake)
             receipts = CopyTask(control.split, control.settings, control, loop).run()
+            control.report_finished()
         finally:
             control.close()
             loop.close()

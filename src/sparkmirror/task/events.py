@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the recovery parts of a task ask of each other."""
+"""Events between the recovery parts of a task."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class PartitionEvents:
 
     __slots__ = ("compare", "resume", "source_truncated", "target_ends_at", "target_unreadable")
 
-    compare: _AfterPause  # what the target holds is unknown: compare both sides after a pause
-    resume: _Together  # the resume points are exact: copy on
-    source_truncated: _AtOffset  # while comparing: the source ends there, or differs from there on
-    target_ends_at: _AtOffset  # while comparing: the target's log ends before the resume point
-    target_unreadable: _Together  # no READ on the target, or no version of Fetch in common
+    compare: _AfterPause  # the target's state is unknown: compare after a pause
+    resume: _Together  # the resume points are exact: continue copying
+    source_truncated: _AtOffset  # during a comparison: the source was truncated at this offset
+    target_ends_at: _AtOffset  # during a comparison: the target log ends before the resume point
+    target_unreadable: _Together  # no READ on the target, or no common Fetch version
 
     def connect(
         self,
@@ -32,7 +32,6 @@ class PartitionEvents:
         target_ends_at: _AtOffset,
         target_unreadable: _Together,
     ) -> None:
-        """Set the handlers."""
         self.compare = compare
         self.resume = resume
         self.source_truncated = source_truncated

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a task reports: incidents and notices to the driver, incidents to the ledger as well.
+"""Reports a task's incidents and notices to the driver, and writes incidents to the ledger.
 
-Incidents that belong in the ledger have a callback, which runs when the entry is on the target; a
-position moves past an incident only then. Owned by the task's thread.
+A callback runs when the ledger entry is on the target; only then does a position move past the
+incident. Owned by the task's thread.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from sparkmirror.task.messages import OtherWriter
 from sparkmirror.task.on_demand_topic import OnDemandTopic
 from sparkmirror.wire.batch_builder import NewRecord, build_batch
 
-# A ledger that cannot be written is a trouble of its own, and no reason to copy nothing any more.
+# Copying continues after this time if the ledger cannot be written; the status shows its error.
 LEDGER_TIMEOUT_SECONDS = 30.0
-_MAX_PER_REPORT = 500  # incidents; the others follow with the next one
+_MAX_PER_REPORT = 500  # incidents; the others follow in the next report
 
 
 class _LedgerWait(NamedTuple):
@@ -41,20 +41,20 @@ class IncidentReporter:
         self._unreported: deque[Incident] = deque()
         self._waiting: deque[_LedgerWait] = deque()
         self._notices: list[str] = []
-        self.other_writers: set[OtherWriter] = set()  # on remote topics, as long as the task runs
+        self.other_writers: set[OtherWriter] = set()  # on remote topics, since the task started
 
     @property
     def is_idle(self) -> bool:
-        """Nobody waits for the ledger."""
+        """Whether no callback waits for the ledger."""
         return not self._waiting
 
     def report(self, incident: Incident) -> None:
-        """Tell the driver, once."""
+        """Report an incident to the driver, once."""
         if self._known.is_new(incident):
             self._unreported.append(incident)
 
     def record(self, incidents: Sequence[Incident], then: Callable[[], None]) -> None:
-        """Tell the driver and the ledger; `then` is called when the entries are there."""
+        """Report incidents and write their ledger entries; calls `then` when these are written."""
         for one in incidents:
             self.report(one)
         entries = [
@@ -70,7 +70,7 @@ class IncidentReporter:
     def report_at(
         self, kind: IncidentKind, part: CopyPartition, cause: str, policy: str = ""
     ) -> None:
-        """Record an incident at a partition's position; nothing waits for the ledger."""
+        """Record an incident at a partition's position, without a callback."""
         at = (part.position, part.position)
         self.record([new_incident(kind, part.source.tp, at, -1, cause, policy)], lambda: None)
 
@@ -85,7 +85,7 @@ class IncidentReporter:
         return notices
 
     def check_acks(self) -> None:
-        """Let those go on whose entries are on the target, or who have waited long enough."""
+        """Run the callbacks whose entries are on the target or have timed out."""
         now = time.monotonic()
         while self._waiting:
             first = self._waiting[0]
@@ -95,7 +95,7 @@ class IncidentReporter:
             first.then()
 
     def drain(self) -> tuple[Incident, ...]:
-        """What the driver is to be told next."""
+        """Remove and return the incidents for the next progress report."""
         count = min(len(self._unreported), _MAX_PER_REPORT)
         return tuple(self._unreported.popleft() for _ in range(count))
 
@@ -108,7 +108,7 @@ def new_incident(
     cause: str,
     policy: str = "",
 ) -> Incident:
-    """Something that happens now; the offsets are the first and the last on the source."""
+    """Create an incident with the current time; `offsets`: the first and last source offset."""
     first, last = offsets or (-1, -1)
     moment = int(time.time() * 1000)
     return Incident(kind, tp.topic, tp.partition, first, last, records, cause, moment, policy)

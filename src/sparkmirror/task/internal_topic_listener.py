@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Default listener for partitions of internal topics: positions, offset map, ledger, dead letters.
+"""Default produce listener for internal topics: positions, offset map, ledger, dead letters.
 
-Records of our own are never read again and never given up. The producer retries them; the status
-shows the error until the topic can be written again.
+The producer retries internal records without limit. The status shows the error until the topic can
+be written again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class InternalTopicListener:
         self._budget = budget
         self._consequence = f", so {consequence}" if consequence else ""
         self.error = ""  # why the topic cannot be written
-        # Set in transactions: only there do internal records have a producer id.
+        # Set with exactly-once: only then do internal records have a producer id.
         self.handle_lost_sequence: Callable[[ProducePartition], object] = lambda _part: None
 
     def on_acked(self, part: ProducePartition, out: OutgoingBatch) -> None:
@@ -37,19 +37,18 @@ class InternalTopicListener:
         )
 
     def on_produce_recovered(self, part: ProducePartition) -> None:  # noqa: ARG002 - one topic
-        """Clear the error."""
         self.error = ""
 
     def on_refused(self, refused: RefusedBatch) -> list[OutgoingBatch] | None:
-        """Halve what is too large; there is no other form to send."""
+        """Halve a record batch that is too large; None: retry others unchanged."""
         if refused.code != error_codes.MESSAGE_TOO_LARGE:
             return None
         return halve_batch(refused.batch, self._budget)
 
     def on_rewind(self, part: ProducePartition, pause: float) -> bool:  # noqa: ARG002 - see below
-        """Nothing was read for internal records: they wait in the producer."""
+        """Return False: internal records stay in the producer and are not read again."""
         return False
 
     def on_sequence_lost(self, part: ProducePartition, pause: float) -> None:  # noqa: ARG002
-        """Abort the transaction, if there is one."""
+        """Abort the transaction, if any."""
         self.handle_lost_sequence(part)

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from sparkmirror.config.settings import FetchSettings, IncidentPolicies, ProduceSettings
+from sparkmirror.config.settings import IncidentPolicies
 from sparkmirror.formats.map_chunk import MapChunk
 from sparkmirror.model import NO_PRODUCER, ProducerState, TopicPartition
 from sparkmirror.state.incidents import Incident
 from sparkmirror.task.security_json import security_from_json, security_to_json
-from sparkmirror.wire.settings import ConnectionSettings
+from sparkmirror.wire.settings import ConnectionSettings, FetchSettings, ProduceSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes MM2's offset syncs, for Java's checkpoint connector and tools.
 
-They use connections of their own: by default they go to the source, whose other connections are
-busy with long polls. While syncs cannot be written, the newest of each partition waits, records go
-on, and the status shows the error. Owned by the task's thread.
+Uses separate connections: by default offset syncs go to the source, whose other connections wait in
+long polls. While syncs cannot be written, copying continues, the newest sync of each partition is
+kept, and the status shows the error. Owned by the task's thread.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from sparkmirror.wire.outgoing import OutgoingBatch
 from sparkmirror.wire.produce_partition import ProducePartition
 from sparkmirror.wire.record_batch import build_key_value_batch
 
-_LINGER_SECONDS = 0.2  # what becomes due meanwhile goes out together
-_SYNCS_A_RECORD_BATCH = 5_000
+_LINGER_SECONDS = 0.2
+_MAX_SYNCS_PER_BATCH = 5_000
 
 
 class OffsetSyncWriter:
-    """Partition 0 of the offset-syncs topic."""
+    """Writes to partition 0 of the offset-syncs topic."""
 
     def __init__(
         self,
@@ -43,27 +43,27 @@ class OffsetSyncWriter:
 
     @property
     def error(self) -> str:
-        """Why syncs cannot be written; empty if they can."""
+        """Why syncs cannot be written, or empty."""
         return self._internal.listener.error
 
     @property
     def is_flushed(self) -> bool:
-        """Everything that was due has been written, or cannot be."""
+        """Whether all due syncs are written, or cannot be written."""
         return bool(self.error) or (self._partition.is_idle and not self._queue.is_due)
 
     def start(self) -> None:
-        """Find the leader."""
+        """Request metadata of the topic."""
         self._producer.track_topics([self._partition.tp.topic])
 
     def add_runs(self, tp: TopicPartition, runs: Iterable[MappedRun]) -> None:
-        """These count as copied."""
+        """Add copied runs; schedules due syncs."""
         for run in runs:
             self._queue.add_run(tp, *run)
         if self._timer is None and self._queue.is_due:
             self._timer = self._loop.call_later(_LINGER_SECONDS, self._send)
 
     def promote_delayed(self) -> None:
-        """Positions have been stored."""
+        """Send the delayed syncs; called after positions have been stored."""
         self._queue.promote()
         self._send()
 
@@ -72,7 +72,6 @@ class OffsetSyncWriter:
         self._internal.check_timeouts()
 
     def close(self) -> None:
-        """Send nothing more and close the connections."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -85,13 +84,13 @@ class OffsetSyncWriter:
         if not self._partition.is_idle or not self._queue.is_due:
             return
         syncs = self._queue.drain()
-        for at in range(0, len(syncs), _SYNCS_A_RECORD_BATCH):
-            some = syncs[at : at + _SYNCS_A_RECORD_BATCH]
+        for at in range(0, len(syncs), _MAX_SYNCS_PER_BATCH):
+            some = syncs[at : at + _MAX_SYNCS_PER_BATCH]
             view = memoryview(build_key_value_batch([(sync.key(), sync.value()) for sync in some]))
             self._producer.enqueue(self._partition, OutgoingBatch(view, len(some), 0, 0, ()))
         self._producer.send_ready()
 
     def _on_response(self) -> None:
-        """Send what has become due while the last request was unanswered."""
+        """Schedule the syncs that became due during the last request."""
         if self._partition.is_idle and self._timer is None and self._queue.is_due:
             self._timer = self._loop.call_later(_LINGER_SECONDS, self._send)

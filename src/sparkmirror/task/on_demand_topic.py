@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """An internal topic that the driver creates when a task first needs it: ledger, dead letters.
 
-Written through the task's producer, in order, without a producer id: an entry written twice does
-no harm. A task that has something to write names the missing topic in its progress report.
+Written through the task's producer, in order, without a producer id: a duplicate entry is harmless.
+The task reports the missing topic in its progress report.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _NOT_CREATED_YET = (error_codes.UNKNOWN_TOPIC_OR_PARTITION, error_codes.NO_LEADE
 
 
 class OnDemandTopic(InternalTopicListener):
-    """Partition 0 of one topic; a ticket tells when what was written is on the target."""
+    """Writes to partition 0 of one topic; `write` returns a ticket for `is_acked`."""
 
     def __init__(self, producer: Producer, topic: str, alias: str, budget: MemoryBudget) -> None:
         super().__init__(alias, budget)
         self._producer = producer
         self.partition = ProducePartition(TopicPartition(topic, 0), listener=self)
-        # What to send instead of a refused record batch.
+        # Returns the replacement of a refused record batch.
         self.replace_refused: Callable[[RefusedBatch], list[OutgoingBatch] | None]
         self.replace_refused = super().on_refused
         self._written = 0
@@ -40,11 +40,11 @@ class OnDemandTopic(InternalTopicListener):
 
     @property
     def is_idle(self) -> bool:
-        """Everything written is on the target."""
+        """Whether everything written is on the target."""
         return self.partition.is_idle
 
     def write(self, batch: bytearray, count: int) -> int:
-        """Queue a record batch of `count` records; returns the ticket for `is_acked`."""
+        """Queue a record batch of `count` records. Returns the ticket for `is_acked`."""
         if not self._written:
             self._producer.track_topics([self.topic])
         self._written += count
@@ -53,22 +53,20 @@ class OnDemandTopic(InternalTopicListener):
         return self._written
 
     def retract(self, count: int) -> None:
-        """So many records were refused, and will be written in another form."""
+        """Subtract refused records, which will be written in another form."""
         self._written -= count
 
     def on_acked(self, part: ProducePartition, out: OutgoingBatch) -> None:  # noqa: ARG002 - the only one
-        """Count the acknowledged records."""
         self._acked += out.count
 
     def on_produce_error(self, part: ProducePartition, code: int, text: str) -> None:
-        """Keep the error, unless the driver only has not created the topic yet."""
+        """Keep the error, unless the driver has not created the topic yet."""
         if code not in _NOT_CREATED_YET:
             super().on_produce_error(part, code, text)
 
     def on_refused(self, refused: RefusedBatch) -> list[OutgoingBatch] | None:
-        """Ask the writer of the topic."""
         return self.replace_refused(refused)
 
     def is_acked(self, ticket: int) -> bool:
-        """Whether everything up to the ticket is on the target."""
+        """Return whether everything up to the ticket is on the target."""
         return self._acked >= ticket

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transactions on the source that stay open, so that nothing behind them can be copied.
+"""Detects hanging transactions on the source, which block the records after them.
 
-Seen from here: the log has records beyond the last stable offset, and that offset does not move.
-After the time that the policy gives, the leader is asked who began the transaction.
+The sign: the high watermark is beyond the last stable offset, and the latter does not move. After
+`open.transaction.warning.ms`, DescribeProducers finds the producer of the transaction.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sparkmirror.wire.producer_queries import (
 
 
 class OpenTransactionMonitor:
-    """The partitions of one task that an open transaction holds back."""
+    """The partitions of one task that an open transaction blocks."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class OpenTransactionMonitor:
         self._reported: dict[TopicPartition, CopyPartition] = {}  # shown in the status
 
     def check(self) -> None:
-        """Find partitions that an open transaction holds back for too long."""
+        """Find partitions that an open transaction has blocked for too long."""
         now = time.monotonic()
         late: list[TopicPartition] = []
         for mine in self._parts:
@@ -61,22 +61,22 @@ class OpenTransactionMonitor:
             describe_producers(self._source, late, self._on_producers)
 
     def _on_producers(self, states: ProducerDescriptions) -> None:
-        asked = {*states.found, *states.failed}
-        for tp in asked & self._reported.keys():
+        answered = {*states.found, *states.failed}
+        for tp in answered & self._reported.keys():
             self._report(self._reported[tp], states.found.get(tp, ()))
 
     def _report(self, mine: CopyPartition, producers: Iterable[ActiveProducer]) -> None:
         part = mine.source
         open_ones = [one for one in producers if one.transaction_start >= 0]
         first = min(open_ones, key=lambda one: one.transaction_start, default=None)
-        who = (
+        owner = (
             f"producer id {first.producer_id} began it at offset {first.transaction_start}"
             if first is not None
-            else "the broker does not say whose it is"
+            else "its producer is unknown"
         )
         waiting = part.high_watermark - part.end_offset
         text = (
-            f"{who}; {waiting} offsets have waited behind it for more than "
+            f"{owner}; it has blocked {waiting} offsets for more than "
             f"{self._warning_seconds:g} s; finish it, or abort it with kafka-transactions.sh"
         )
         self._reporter.report(

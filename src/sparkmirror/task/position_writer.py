@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes a task's positions to Connect's offsets topic.
 
-A position is written only after the target acknowledged every record batch before it. Where the
-topic is not on the target, the producer is that of an `InternalProducer`.
+A position is written only after the target acknowledged every record batch before it. If the topic
+is not on the target, the producer belongs to an `InternalProducer`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from sparkmirror.wire.record_batch import build_key_value_batch
 class PositionWriter:
     """Writes to the offsets topic, one flush at a time.
 
-    Positions carry no producer id: writing one twice does no harm, and the partitions of the
-    topic are shared by all tasks.
+    Positions carry no producer id: a duplicate is harmless, and all tasks share the partitions of
+    the topic.
     """
 
     def __init__(
@@ -46,31 +46,30 @@ class PositionWriter:
         self._partition_cache: dict[TopicPartition, TopicPartition] = {}
 
     def partition_of(self, tp: TopicPartition) -> TopicPartition:
-        """The partition of the offsets topic that has the position of a source partition."""
-        place = self._partition_cache.get(tp)
-        if place is None:
+        """Return the partition of the offsets topic for a source partition."""
+        cached = self._partition_cache.get(tp)
+        if cached is None:
             record = position_record(
                 self._connector, self._source_alias, tp, None, self._partitions
             )
-            place = self._partition_cache[tp] = TopicPartition(self.topic, record.partition)
-        return place
+            cached = self._partition_cache[tp] = TopicPartition(self.topic, record.partition)
+        return cached
 
     def owns(self, part: ProducePartition) -> bool:
-        """Whether this is a partition of the offsets topic."""
         return part.tp.topic == self.topic
 
     @property
     def is_idle(self) -> bool:
-        """The last flush is on the target."""
-        return all(line.is_idle for line in self._open_partitions.values())
+        """Whether everything written is acknowledged."""
+        return all(part.is_idle for part in self._open_partitions.values())
 
     def discard(self) -> None:
-        """Discard what is not on the target; no request may be unanswered."""
-        for line in self._open_partitions.values():
-            self._producer.discard(line)
+        """Discard unacknowledged positions; no request may be in flight."""
+        for part in self._open_partitions.values():
+            self._producer.discard(part)
 
     def write(self, positions: Iterable[tuple[TopicPartition, StoredPosition]]) -> None:
-        """Send positions; the writer must be idle."""
+        """Write positions; the writer must be idle."""
         by_partition: dict[int, list[tuple[bytes | None, bytes | None]]] = {}
         for tp, stored in positions:
             record = position_record(
@@ -78,11 +77,11 @@ class PositionWriter:
             )
             by_partition.setdefault(record.partition, []).append((record.key, record.value))
         for index, records in by_partition.items():
-            line = self._open_partitions.get(index)
-            if line is None:
-                line = self._open_partitions[index] = ProducePartition(
+            part = self._open_partitions.get(index)
+            if part is None:
+                part = self._open_partitions[index] = ProducePartition(
                     TopicPartition(self.topic, index), listener=self.listener
                 )
             view = memoryview(build_key_value_batch(records))
-            self._producer.enqueue(line, OutgoingBatch(view, len(records), 0, 0, ()))
+            self._producer.enqueue(part, OutgoingBatch(view, len(records), 0, 0, ()))
         self._producer.send_ready()

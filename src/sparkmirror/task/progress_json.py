@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A task's `Progress` as JSON, and back with nothing taken on trust.
+"""Encodes a task's `Progress` as JSON, and decodes it with full validation.
 
-The driver calculates with what a task reports, shows it and begins the next epoch from it. A value
-of another type would do harm much later and far away, so it is refused here, with its field.
-Thousands of rows may come in a second: a row is looked at as a whole.
+The driver computes with reported values, displays them, and starts the next epoch from them. So an
+invalid value is rejected here, with the name of its field. There may be thousands of rows per
+second, so the types of a row are checked together.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sparkmirror.state.incidents import Incident, IncidentKind
 from sparkmirror.task.messages import OtherWriter, PartitionProgress, Progress
 
 _LONGS = (-(2**63), 2**63 - 1)
-_BUCKETS = (0, 1023)  # a latency of 2**255 ms: more than any two timestamps are apart
+_BUCKETS = (0, 1023)  # up to 2**255 ms, more than the distance of any two timestamps
 _FIELDS = frozenset(one.name for one in dataclasses.fields(Progress))
 _INCIDENT_FIELDS = frozenset(one.name for one in dataclasses.fields(Incident))
 _ROW = tuple(str if name in {"topic", "error"} else int for name in PartitionProgress._fields)
@@ -27,15 +27,15 @@ _BUCKET = (int, int)
 
 
 def progress_to_json(progress: Progress) -> dict[str, Any]:
-    """Progress as JSON-ready lists and dicts; named tuples become lists by themselves."""
+    """Return JSON-ready lists and dicts; the encoder writes named tuples as lists."""
     fields = {one.name: getattr(progress, one.name) for one in dataclasses.fields(progress)}
     return fields | {"incidents": [dataclasses.asdict(one) for one in progress.incidents]}
 
 
 def progress_from_json(raw: object) -> Progress:
-    """The progress that `progress_to_json` wrote; WireError names the field that is none of it."""
+    """Decode the result of `progress_to_json`. Raises WireError with the invalid field."""
     if not isinstance(raw, dict) or raw.keys() != _FIELDS:
-        raise WireError("its fields are not those of a report")
+        raise WireError("wrong fields")
     return Progress(
         split=_number("split", raw["split"]),
         attempt=_number("attempt", raw["attempt"]),
@@ -44,13 +44,13 @@ def progress_from_json(raw: object) -> Progress:
         held_bytes=_number("held_bytes", raw["held_bytes"]),
         oldest_unacked_seconds=_seconds("oldest_unacked_seconds", raw),
         cpu_seconds=_seconds("cpu_seconds", raw),
-        notices=_words("notices", raw),
+        notices=_texts("notices", raw),
         error=_text("error", raw["error"]),
         other_writers=tuple(
             OtherWriter(*_row("other_writers", one, _WRITER)) for one in _list("other_writers", raw)
         ),
         incidents=tuple(_incident(one) for one in _list("incidents", raw)),
-        missing_topics=_words("missing_topics", raw),
+        missing_topics=_texts("missing_topics", raw),
     )
 
 
@@ -64,17 +64,17 @@ def _partition(raw: Any) -> PartitionProgress:
 def _latency(raw: Any) -> tuple[int, int]:
     bucket, count = _row("latency", raw, _BUCKET)
     if not _BUCKETS[0] <= bucket <= _BUCKETS[1]:
-        raise WireError("its latency is none")
+        raise WireError(f"latency bucket {bucket} is out of range")
     return bucket, count
 
 
 def _incident(raw: Any) -> Incident:
     if not isinstance(raw, dict) or raw.keys() != _INCIDENT_FIELDS:
-        raise WireError("its incidents are not as they should be")
+        raise WireError("incidents have wrong fields")
     try:
         kind = IncidentKind(raw["kind"])
     except ValueError as error:
-        raise WireError("it tells of an incident of a kind that there is not") from error
+        raise WireError("unknown kind of incident") from error
     texts = {name: _text("incidents", raw[name]) for name in ("topic", "cause", "policy")}
     numbers = {
         name: _number("incidents", raw[name])
@@ -84,12 +84,12 @@ def _incident(raw: Any) -> Incident:
 
 
 def _row(name: str, raw: Any, types: tuple[type, ...]) -> list[Any]:
-    """A list with values of these types; numbers fit into 64 bits."""
+    """Return a list after checking the types of its values; numbers must fit into 64 bits."""
     if type(raw) is not list or tuple(map(type, raw)) != types:
-        raise WireError(f"its {name} are not as they should be")
+        raise WireError(f"wrong types in {name}")
     numbers = [one for one in raw if type(one) is int]
     if min(numbers) < _LONGS[0] or max(numbers) > _LONGS[1]:
-        raise WireError(f"its {name} hold a number that is none")
+        raise WireError(f"{name} has a number out of range")
     row: list[Any] = raw
     return row
 
@@ -97,29 +97,29 @@ def _row(name: str, raw: Any, types: tuple[type, ...]) -> list[Any]:
 def _list(name: str, raw: dict[str, Any]) -> list[Any]:
     found = raw[name]
     if not isinstance(found, list):
-        raise WireError(f"its {name} are no list")
+        raise WireError(f"{name} is not a list")
     return found
 
 
-def _words(name: str, raw: dict[str, Any]) -> tuple[str, ...]:
+def _texts(name: str, raw: dict[str, Any]) -> tuple[str, ...]:
     return tuple(_text(name, one) for one in _list(name, raw))
 
 
 def _text(name: str, value: object) -> str:
-    """What can be written to a log: JSON may hold halves of characters."""
+    """Return a string without lone surrogates, which JSON allows and logs cannot contain."""
     if not isinstance(value, str):
-        raise WireError(f"its {name} is no text")
+        raise WireError(f"{name} is not a string")
     return value if value.isascii() else value.encode(errors="replace").decode()
 
 
 def _number(name: str, value: object) -> int:
     if type(value) is not int or not _LONGS[0] <= value <= _LONGS[1]:
-        raise WireError(f"its {name} is no number")
+        raise WireError(f"{name} is not a valid number")
     return value
 
 
 def _seconds(name: str, raw: dict[str, Any]) -> float:
     value = raw[name]
     if type(value) not in {int, float} or not math.isfinite(value):
-        raise WireError(f"its {name} is no number")
+        raise WireError(f"{name} is not a valid number")
     return float(value)

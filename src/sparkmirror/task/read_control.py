@@ -14,7 +14,7 @@ from sparkmirror.wire.outgoing import OutgoingBatch
 
 
 class ReadControl:
-    """Where the source of each copied partition is read from, and whether it is read at all."""
+    """Controls the fetch positions of a task's source partitions."""
 
     def __init__(self, source: Cluster, fetcher: Fetcher, *, read_committed: bool) -> None:
         self._source = source
@@ -22,17 +22,17 @@ class ReadControl:
         self._read_committed = read_committed
 
     def start(self, parts: Iterable[CopyPartition]) -> None:
-        """Begin to read partitions that copy on at once."""
+        """Start to read partitions that need no comparison."""
         self._fetcher.add(part.source for part in parts)
 
     def halt(self, part: CopyPartition) -> None:
-        """Stop a partition until both sides have been compared."""
+        """Stop copying a partition until source and target have been compared."""
         part.source.queued_bytes = 0
         part.is_taken_over = False
         self._fetcher.pause(part.source, part.position)
 
     def pause(self, part: CopyPartition) -> None:
-        """Stop reading a partition that cannot be written: other partitions need the memory."""
+        """Stop reading a partition that cannot be written, to free memory for the others."""
         shed = part.target.shed_unsent()
         part.source.queued_bytes -= sum(out.source_size for out in shed)
         position = part.target.pending[-1].next_position if shed else None
@@ -40,7 +40,7 @@ class ReadControl:
         part.is_paused = True
 
     def reread(self, part: CopyPartition, pause: float) -> None:
-        """Read from the position after a pause; the producer has dropped what was queued."""
+        """Read from the position after a pause; the producer has dropped its queue."""
         part.is_paused = False
         part.source.queued_bytes = 0
         if part.is_recording:
@@ -49,7 +49,7 @@ class ReadControl:
             self._fetcher.seek_later(part.source, part.position, pause)
 
     def reread_now(self, part: CopyPartition) -> None:
-        """Read from the position: the refused records there have been recorded."""
+        """Read from the position, after the refused records there have been recorded."""
         part.target.backoff.reset()
         part.set_target_error(error_codes.NONE)
         self.seek_to_positions([part])
@@ -63,7 +63,7 @@ class ReadControl:
     def seek_to_resume_points(self, parts: Iterable[CopyPartition]) -> None:
         """Read from the resume points, to compare."""
         for part in parts:
-            part.source.stop_at = None  # a predecessor may have copied more than is wanted now
+            part.source.stop_at = None  # a previous task may have copied beyond it
             self._seek(part, part.resume_point.position)
         self._fetcher.send_fetches()
 
@@ -73,7 +73,7 @@ class ReadControl:
         self._fetcher.seek(part.source, position)
 
     def release_compared(self, part: CopyPartition, done: Iterable[OutgoingBatch]) -> None:
-        """Release record batches that are on the target already, or are read again."""
+        """Release record batches that a comparison no longer needs."""
         for out in done:
             part.source.queued_bytes -= out.source_size
             out.release()
@@ -81,11 +81,11 @@ class ReadControl:
         part.is_changed = True
 
     def request_log_end(self, part: CopyPartition, done: Callable[[int | None], None]) -> None:
-        """Request the end of the source's log, by the flow's isolation level; None: it failed."""
+        """Request the source's log end for the isolation level; `done` gets None on error."""
         request_log_bounds(
             self._source,
             part.source.tp,
             read_committed=self._read_committed,
             done=lambda _first, end: done(end),
-            failed=lambda _code: done(None),  # requested again at the next tick
+            failed=lambda _code: done(None),  # the caller retries at the next tick
         )

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records that the target refuses: find them, record them, and copy the others.
+"""Handles records that the target refuses: finds them, records them, and copies the others.
 
-A record batch that is too large is halved until the pieces fit or hold one record. Of one that is
-refused for single records, the broker names them. What is left over goes to the dead-letter topic
-or is skipped; the partition waits until that is recorded, is read again from its last position,
-and leaves those records out.
+A record batch that is too large is halved until the pieces fit or have one record. For other errors
+the broker may name the refused records. These go to the dead-letter topic or are skipped. The
+partition waits until they are recorded, then continues from its last position without them.
 """
 
 from __future__ import annotations
@@ -50,9 +49,8 @@ class RefusedRecords:
         self._letters = letters
         self._read_control = read_control
         self._max_batch_bytes = max_batch_bytes  # of a remote partition
-        self._recorded_offsets: dict[
-            TopicPartition, set[int]
-        ] = {}  # source offsets that are not copied
+        # Source offsets of recorded records, which are not copied.
+        self._recorded_offsets: dict[TopicPartition, set[int]] = {}
         self._refused_size: dict[TopicPartition, int] = {}
 
     def forget_from(self, tp: TopicPartition, offset: int) -> None:
@@ -70,10 +68,10 @@ class RefusedRecords:
         except CorruptRecordBatchError as error:
             out = refused.batch
             tp, offsets = part.source.tp, [*_offsets(out.runs)]
-            cause = f"{_cause(refused.code, refused.text)}; and it cannot be taken apart: {error}"
-            hit = (offsets[0], offsets[-1])
+            cause = f"{_cause(refused.code, refused.text)}; it cannot be split: {error}"
+            bounds = (offsets[0], offsets[-1])
             self._reporter.report(
-                new_incident(IncidentKind.REFUSED, tp, hit, out.count, cause, STOP)
+                new_incident(IncidentKind.REFUSED, tp, bounds, out.count, cause, STOP)
             )
             return None
 
@@ -85,23 +83,23 @@ class RefusedRecords:
         if out.count > 1 and (code in _TOO_LARGE or not named):
             self._lower_size_limit(part, out)
             return split_batch(out, self._budget)
-        wanted = named or [0]
+        refused_indexes = named or [0]
         tp = part.source.tp
         if self._policy == STOP:
             offsets = [*_offsets(out.runs)]
-            hit = (offsets[wanted[0]], offsets[wanted[-1]])
-            cause = _cause(code, record_errors.get(wanted[0]) or refused.text)
+            bounds = (offsets[refused_indexes[0]], offsets[refused_indexes[-1]])
+            cause = _cause(code, record_errors.get(refused_indexes[0]) or refused.text)
             self._reporter.report(
-                new_incident(IncidentKind.REFUSED, tp, hit, len(wanted), cause, STOP)
+                new_incident(IncidentKind.REFUSED, tp, bounds, len(refused_indexes), cause, STOP)
             )
             return None
-        reasons = {index: record_errors.get(index, "") for index in wanted}
+        reasons = {index: record_errors.get(index, "") for index in refused_indexes}
         context = RefusalContext(self._flow, tp, part.target.tp, code, refused.text)
         self._record(part, out, reasons, context)
         return None
 
     def _lower_size_limit(self, part: CopyPartition, out: OutgoingBatch) -> None:
-        """Send nothing as large as this again."""
+        """Send only smaller record batches than this one to the partition from now on."""
         tp = part.source.tp
         size = min(out.size, self._refused_size.get(tp, out.size))
         self._refused_size[tp] = size
@@ -114,7 +112,7 @@ class RefusedRecords:
         reasons: Mapping[int, str],
         refusal: RefusalContext,
     ) -> None:
-        """Record the records with these numbers, then read the partition again without them."""
+        """Record the refused records by index, then read the partition again without them."""
         tp = part.source.tp
         offsets = [*_offsets(out.runs)]
         chosen = [offsets[index] for index in reasons]
@@ -123,7 +121,7 @@ class RefusedRecords:
         found = _incidents(kind, tp, chosen, cause, self._policy)
 
         def recorded() -> None:
-            if refusal.code not in _TOO_LARGE:  # its size was not what was wrong with it
+            if refusal.code not in _TOO_LARGE:  # the size was not the problem
                 self._refused_size.pop(tp, None)
                 largest = self._max_batch_bytes(part.target.tp)
                 part.target.max_merged_bytes = min(MAX_MERGED_BYTES, largest or MAX_MERGED_BYTES)
@@ -155,32 +153,34 @@ class RefusedRecords:
     def filter_batches(
         self, part: CopyPartition, batches: list[OutgoingBatch]
     ) -> list[OutgoingBatch]:
-        """Remove recorded records from record batches, and split what is too large."""
+        """Remove recorded records from record batches, and split batches that are too large."""
         tp = part.source.tp
         size = self._size_limit(part)
         if tp not in self._recorded_offsets and size is None:
             return batches
-        aside = {offset for offset in self._recorded_offsets.get(tp, ()) if offset >= part.position}
-        self._recorded_offsets[tp] = aside
-        left: list[OutgoingBatch] = []
+        recorded = {
+            offset for offset in self._recorded_offsets.get(tp, ()) if offset >= part.position
+        }
+        self._recorded_offsets[tp] = recorded
+        kept: list[OutgoingBatch] = []
         for out in batches:
-            left += self._split_oversized(size, self._remove_recorded(out, aside))
-        return left
+            kept += self._split_oversized(size, self._remove_recorded(out, recorded))
+        return kept
 
     def _size_limit(self, part: CopyPartition) -> int | None:
-        """The size that every record batch must be below; None: no limit."""
+        """Return the exclusive size limit of record batches; None: no limit."""
         largest = self._max_batch_bytes(part.target.tp)
         refused = self._refused_size.get(part.source.tp)
         if largest is None:
             return refused
         return largest + 1 if refused is None else min(refused, largest + 1)
 
-    def _remove_recorded(self, out: OutgoingBatch, aside: set[int]) -> list[OutgoingBatch]:
+    def _remove_recorded(self, out: OutgoingBatch, recorded: set[int]) -> list[OutgoingBatch]:
         if not any(
-            run.first <= offset < run.first + run.length for run in out.runs for offset in aside
+            run.first <= offset < run.first + run.length for run in out.runs for offset in recorded
         ):
             return [out]
-        unwanted = [offset in aside for offset in _offsets(out.runs)]
+        unwanted = [offset in recorded for offset in _offsets(out.runs)]
         cuts = [i for i in range(1, out.count) if unwanted[i] != unwanted[i - 1]]
         pieces = split_batch(out, self._budget, cuts)
         kept: list[OutgoingBatch] = []
@@ -194,7 +194,7 @@ class RefusedRecords:
     def _split_oversized(
         self, size: int | None, batches: list[OutgoingBatch]
     ) -> list[OutgoingBatch]:
-        """Split record batches until all are below the size or hold one record."""
+        """Split record batches until all are below the size or have one record."""
         if size is None:
             return batches
         fitting: list[OutgoingBatch] = []
@@ -205,14 +205,14 @@ class RefusedRecords:
             try:
                 pieces = split_batch(out, self._budget, _even_cuts(out, size))
             except CorruptRecordBatchError:
-                fitting.append(out)  # it cannot be split: let the target refuse it
+                fitting.append(out)  # not splittable: the target will refuse it
             else:
                 fitting += self._split_oversized(size, pieces)
         return fitting
 
 
 def _even_cuts(out: OutgoingBatch, size: int) -> list[int]:
-    """Where to cut a record batch so that its pieces are probably smaller than `size`."""
+    """Return record indexes that cut a batch into pieces probably smaller than `size`."""
     pieces = min(out.count, out.size // size + 1) if out.size > size else 2
     return [out.count * number // pieces for number in range(1, pieces)]
 
@@ -222,14 +222,14 @@ def _cause(code: int, text: str) -> str:
 
 
 def _offsets(runs: Iterable[OffsetRun]) -> Iterable[int]:
-    """The source offset of every record of a record batch, in order."""
+    """Return the source offset of every record of a record batch, in order."""
     return (run.first + index for run in runs for index in range(run.length))
 
 
 def _incidents(
     kind: IncidentKind, tp: TopicPartition, offsets: Sequence[int], cause: str, policy: str
 ) -> list[Incident]:
-    """One incident for each run of consecutive offsets."""
+    """Return one incident for each run of consecutive offsets."""
     firsts = [o for i, o in enumerate(offsets) if i == 0 or offsets[i - 1] != o - 1]
     lasts = [o for i, o in enumerate(offsets) if o == offsets[-1] or offsets[i + 1] != o + 1]
     return [

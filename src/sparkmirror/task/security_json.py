@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A connection's security as JSON: the one place where secrets become text that leaves a process.
+"""Security settings as JSON: the only place where secrets leave the process as text.
 
-What is written here goes over the control channel, which is encrypted and asks for a token, and
-into no other place: no Spark closure, log, progress or receipt.
+The result is sent over the control channel only, which is encrypted and requires a token. It never
+appears in a Spark closure, log, progress report or receipt.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sparkmirror.security.settings import (
 
 
 def security_to_json(security: SecuritySettings) -> dict[str, Any]:
-    """Security as JSON-ready lists and dicts, secrets in clear."""
+    """Return JSON-ready lists and dicts, with secrets in clear text."""
     return {
         "protocol": security.protocol.value,
         "tls": None if security.tls is None else _tls_to_json(security.tls),
@@ -35,7 +35,7 @@ def security_to_json(security: SecuritySettings) -> dict[str, Any]:
 
 
 def security_from_json(raw: dict[str, Any]) -> SecuritySettings:
-    """The security that `security_to_json` wrote."""
+    """Decode the result of `security_to_json`."""
     return SecuritySettings(
         SecurityProtocol(raw["protocol"]),
         None if raw["tls"] is None else _tls_from_json(raw["tls"]),
@@ -92,10 +92,10 @@ def _sasl_from_json(raw: dict[str, Any]) -> SaslSettings:
     if oauth is not None:
         hidden = {name: _secret(oauth[name]) for name in ("client_secret", "static_token")}
         fields = {name: Secret(text) for name, text in oauth["secret_form_fields"].items()}
-        tls, signs = _tls_from_json(oauth["tls"]), oauth["assertion"]
-        if signs is not None:
-            signs = AssertionSettings(**{**signs, "key": Secret(signs["key"])})
-        parts = {"secret_form_fields": fields, "tls": tls, "assertion": signs}
+        tls, assertion = _tls_from_json(oauth["tls"]), oauth["assertion"]
+        if assertion is not None:
+            assertion = AssertionSettings(**{**assertion, "key": Secret(assertion["key"])})
+        parts = {"secret_form_fields": fields, "tls": tls, "assertion": assertion}
         oauth = OAuthSettings(**{**oauth, **hidden, **parts})
     kerberos = raw["kerberos"]
     if kerberos is not None:
@@ -117,7 +117,7 @@ def _sasl_from_json(raw: dict[str, Any]) -> SaslSettings:
 
 
 def _fields(value: object) -> dict[str, Any]:
-    """One level only: what is below, a secret above all, is each its own line here."""
+    """Return the fields of one level; nested settings and secrets are converted explicitly."""
     return {name: getattr(value, name) for name in value.__slots__}  # type: ignore[attr-defined] # all of them have slots
 
 

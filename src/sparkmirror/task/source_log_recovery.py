@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A source log that lost records at its beginning (a gap) or at its end (a truncation).
+"""Handles source logs that lost records at their start (a gap) or at their end (a truncation).
 
-Each case has a policy. Under `stop` the partition waits, reports the error, and retries; otherwise
-it continues once the ledger has an entry. A partition whose log was truncated first waits until the
-target has acknowledged what was read of the lost tail, and stores the new end as its position
-before it sends a record from there: records written after a stored position are then always of one
-kind. While both sides are compared, the comparison decides. Owned by the task's thread.
+Each case has a policy. Under `stop` the partition reports the error, waits and retries; otherwise
+it writes a ledger entry and continues. After a truncation the partition first waits for outstanding
+acknowledgements, then stores the new end as its position, and only then sends new records. So the
+records after a stored position never mix the old and the new log. During a comparison, the
+comparison decides. Owned by the task's thread.
 """
 
 from __future__ import annotations
@@ -48,41 +48,39 @@ class SourceLogRecovery:
         self._source = source
         self._fetcher = fetcher
         self._policies = settings.policies
-        self._is_read_committed = settings.fetch.isolation_level == "read_committed"
+        self._is_read_committed = settings.fetch.reads_committed
         self._reporter = reporter
         self._delivery = delivery
         self._refused = refused
         self._parts = parts
         self._events = events
         self._closing = False
-        self._seen_beyond_end: dict[
-            TopicPartition, int
-        ] = {}  # positions that were beyond the end once
-        self._unknown_truncations: dict[
-            TopicPartition, int
-        ] = {}  # where logs begin that were truncated at an unknown offset
-        # Called when the target has acknowledged all that was read.
+        # Positions that were beyond the log end once.
+        self._seen_beyond_end: dict[TopicPartition, int] = {}
+        # Log starts of logs that were truncated at an unknown offset.
+        self._unknown_truncations: dict[TopicPartition, int] = {}
+        # Called when the target has acknowledged all records that were read.
         self._draining: dict[TopicPartition, Callable[[], None]] = {}
 
     def check_drained(self) -> None:
-        """Continue with partitions whose last read records have been acknowledged."""
+        """Continue partitions whose records have all been acknowledged."""
         for tp in [*self._draining]:
             mine = self._parts[tp]
             if not mine.is_taken_over:
-                del self._draining[tp]  # both sides are compared instead
+                del self._draining[tp]  # a comparison takes its place
             elif mine.target.is_idle:
                 self._draining.pop(tp)()
 
     # --- gaps and truncations
 
     def on_out_of_range(self, part: FetchPartition) -> None:
-        """Find out whether the position is before or behind the log, and handle it by policy."""
+        """Find out whether the position is before or after the log, and apply the policy."""
 
         def bounds(earliest: int, latest: int) -> None:
             if part.position < earliest:
                 self._handle_gap(part, earliest)
             elif self._seen_beyond_end.get(part.tp) != part.position:
-                # Try once more: a new leader may not have known its own end yet.
+                # Retry once: a new leader may not know its log end yet.
                 self._seen_beyond_end[part.tp] = part.position
                 self._fetcher.seek_later(part, part.position, part.backoff.next_pause())
             elif part.position > latest:
@@ -94,7 +92,7 @@ class SourceLogRecovery:
             request_log_bounds(
                 self._source,
                 part.tp,
-                read_committed=False,  # what is behind an open transaction is not lost
+                read_committed=False,  # records after an open transaction are not lost
                 done=bounds,
                 failed=lambda code: self._retry_later(
                     part, code, lambda: self.on_out_of_range(part)
@@ -102,11 +100,11 @@ class SourceLogRecovery:
             )
 
     def on_diverged(self, part: FetchPartition, end_offset: int) -> None:
-        """The source lost records from this offset on, and has others there now."""
+        """Handle a log that was truncated at this offset and has new records there."""
         self._handle_truncation(part, end_offset)
 
     def on_ended_early(self, part: FetchPartition) -> None:
-        """Finish a partition of a bounded run here if the source really ends here."""
+        """Finish a partition of a bounded run if the source log really ends here."""
 
         def is_waiting() -> bool:
             return not self._closing and mine.is_taken_over and part.is_at_end
@@ -116,7 +114,7 @@ class SourceLogRecovery:
                 part.stop_at = part.position
                 self._fetcher.pause(part)
 
-        def failed(_code: int) -> None:  # the next fetch shows what is wrong with the leader
+        def failed(_code: int) -> None:  # the next fetch reports the error of the leader
             self._loop.call_later(part.backoff.next_pause(), lambda: self.on_ended_early(part))
 
         mine = self._parts[part.tp]
@@ -135,7 +133,7 @@ class SourceLogRecovery:
             comparison.log_start = earliest
             self._fetcher.resume_at(part, earliest)
             return
-        cause = f"its log begins at offset {earliest}"
+        cause = f"its log starts at offset {earliest}"
         found = self._gap_incident(part.tp, (part.position, earliest - 1), cause)
         if found.policy == STOP:
             self._reporter.report(found)
@@ -144,7 +142,7 @@ class SourceLogRecovery:
             self._after_drain(part, lambda: self._skip_gap(part, earliest, found))
 
     def _find_truncation(self, part: FetchPartition, earliest: int, latest: int) -> None:
-        """Ask with the last leader epoch where the log was truncated."""
+        """Find the truncation offset with OffsetForLeaderEpoch."""
 
         def epoch_ended(leader_epoch: int, end_offset: int) -> None:
             if end_offset < 0:
@@ -167,22 +165,22 @@ class SourceLogRecovery:
             )
 
     def _truncated_at_unknown(self, part: FetchPartition, earliest: int, latest: int) -> None:
-        """Handle a truncation at an unknown offset, which is not after the present end."""
+        """Handle a truncation at an unknown offset, at or before the current log end."""
         if latest > earliest:
             self._unknown_truncations[part.tp] = earliest
         self._handle_truncation(part, latest)
 
     def _handle_restored_log(self, part: FetchPartition, earliest: int) -> None:
-        """The log holds the position, but its leader does not know an epoch that was read."""
+        """Handle a leader that has the position but does not know the leader epoch read before."""
         epoch, part.last_leader_epoch = part.last_leader_epoch, UNKNOWN_LEADER_EPOCH
         if epoch != UNKNOWN_LEADER_EPOCH and part.position > earliest:
             cause = (
-                f"its leader does not know leader epoch {epoch}, as if an older copy had been "
-                "restored; records at these offsets that were written since then are not copied"
+                f"its leader does not know leader epoch {epoch}: an older copy of the log may have "
+                "been restored; records written at these offsets since then are not copied"
             )
             policy = self._policies.source_truncated
-            hit = (earliest, part.position - 1)
-            found = new_incident(IncidentKind.SOURCE_TRUNCATED, part.tp, hit, -1, cause, policy)
+            bounds = (earliest, part.position - 1)
+            found = new_incident(IncidentKind.SOURCE_TRUNCATED, part.tp, bounds, -1, cause, policy)
             if policy == STOP:
                 part.last_leader_epoch = epoch
                 self._reporter.report(found)
@@ -202,20 +200,20 @@ class SourceLogRecovery:
             self._after_drain(part, lambda: self._resume_at_truncation(mine, end))
 
     def _after_drain(self, part: FetchPartition, then: Callable[[], None]) -> None:
-        """Call `then` when all that was read is on the target."""
+        """Call `then` when all records that were read are on the target."""
         self._fetcher.pause(part)
         self._draining[part.tp] = then
         self.check_drained()
 
     def _skip_gap(self, part: FetchPartition, position: int, found: Incident) -> None:
-        """Continue behind what the source has deleted."""
+        """Continue after the deleted records."""
         mine = self._parts[part.tp]
         self._record_and_resume(mine, position, found, lambda: mine.set_position(position))
 
     def _resume_at_truncation(self, mine: CopyPartition, end: int) -> None:
-        """Continue at the new end: what was read of the lost tail is on the target."""
+        """Continue at the new log end, after all records that were read are on the target."""
         part = mine.source
-        if mine.position <= end:  # the lost records were read, but are not on the target
+        if mine.position <= end:  # no lost record was copied
             self._fetcher.seek(part, mine.position)
             self._fetcher.send_fetches()
             return
@@ -241,7 +239,7 @@ class SourceLogRecovery:
         before = mine.position
 
         def recorded() -> None:
-            if mine.is_taken_over and mine.position == before:  # else it comes here again
+            if mine.is_taken_over and mine.position == before:  # else a later fetch retries
                 move()
                 self._delivery.store_position(mine, stored)
 
@@ -256,15 +254,15 @@ class SourceLogRecovery:
     def on_compared(
         self, mine: CopyPartition, comparison: Comparison, then: Callable[[], None]
     ) -> None:
-        """Adopt a comparison once the ledger has what it found; under `stop`, compare again."""
+        """Write ledger entries, then apply the comparison; under `stop`, compare again."""
         tp = mine.source.tp
         found: list[Incident] = []
         if comparison.only_on_target is not None:
             found.append(self._truncation_incident(tp, comparison.only_on_target))
         if comparison.gap is not None:
             cause = (
-                f"its log begins at offset {comparison.gap[1] + 1}; the first offset is where "
-                "copying had come, if the source's offsets had no holes"
+                f"its log starts at offset {comparison.gap[1] + 1}; the first offset is an "
+                "estimate that assumes consecutive source offsets"
             )
             found.append(self._gap_incident(tp, comparison.gap, cause))
         stopping = next((one for one in found if one.policy == STOP), None)
@@ -282,7 +280,7 @@ class SourceLogRecovery:
                 self._refused.forget_from(tp, comparison.position)
             if comparison.outcome is ComparisonOutcome.MATCHED and comparison.gap is None:
                 then()
-            else:  # records before and after must not follow the same stored position
+            else:  # records of the old and the new log must not follow the same stored position
                 self._delivery.store_position(mine, then)
 
         self._reporter.record(found, recorded)
@@ -296,16 +294,16 @@ class SourceLogRecovery:
     def _truncation_incident(self, tp: TopicPartition, offsets: tuple[int, int]) -> Incident:
         first, last = offsets
         records = last - first + 1
-        cause = f"its log was cut off at offset {first}, as by an unclean leader election"
-        begin = self._unknown_truncations.pop(tp, None)
-        if begin is None:
-            cause += "; what was copied of it stays on the target"
+        cause = f"its log was truncated at offset {first}, as by an unclean leader election"
+        log_start = self._unknown_truncations.pop(tp, None)
+        if log_start is None:
+            cause += "; copied records stay on the target"
         else:
             cause += (
-                f", or before it: no leader epoch tells where. Records at offsets {begin} to "
-                f"{first - 1} that were written after the cut are not copied"
+                " or earlier; the leader epoch is unknown, so records written at offsets "
+                f"{log_start} to {first - 1} after the truncation are not copied"
             )
-            first, records = begin, -1
+            first, records = log_start, -1
         policy = self._policies.source_truncated
         return new_incident(
             IncidentKind.SOURCE_TRUNCATED, tp, (first, last), records, cause, policy
@@ -317,5 +315,5 @@ class SourceLogRecovery:
         self._loop.call_later(pause, lambda: None if self._closing else again())
 
     def close(self) -> None:
-        """Ask the source no more."""
+        """Send no more requests to the source."""
         self._closing = True

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes what the fetcher reads of copied partitions: enqueues it, or hands it to a comparison.
+"""Handles fetched source records: enqueues them for the target, or adds them to a comparison.
 
 Owned by the task's thread.
 """
@@ -60,13 +60,13 @@ class SourceReader:
         aborted: Sequence[AbortedTransaction],
         buffer: SharedBuffer,
     ) -> int:
-        """Enqueue record batches for the target, or compare them with what is there."""
+        """Enqueue record batches for the target, or compare them with the target's."""
         mine = self._parts[part.tp]
         is_waiting = mine.comparison is None and not mine.is_taken_over
         if is_waiting or mine.is_recording:
-            self._fetcher.pause(part)  # the position to read from is not known yet
+            self._fetcher.pause(part)  # the position to read from is unknown yet
             return part.position
-        # A comparison needs them unmerged: each has a leader epoch of its own.
+        # A comparison needs the leader epoch of each record batch, so they are not merged.
         merged_bytes = mine.target.max_merged_bytes if mine.comparison is None else 0
         try:
             batches = prepare_batches(
@@ -85,10 +85,10 @@ class SourceReader:
             part.queued_bytes += out.source_size
             out.is_live = part.is_at_end
             self._producer.enqueue(mine.target, out)
-        if batches.leader_epoch >= 0:  # unknown if the response had no whole record batch
+        if batches.leader_epoch >= 0:  # unknown if the response had no complete record batch
             part.last_leader_epoch = mine.leader_epoch = batches.leader_epoch
         if mine.target.is_idle:
-            mine.set_position(batches.position)  # nothing but markers and aborted records
+            mine.set_position(batches.position)  # only markers and aborted records
         return batches.position
 
     def _compare(
@@ -104,17 +104,16 @@ class SourceReader:
         if batches.leader_epoch >= 0:
             part.last_leader_epoch = batches.leader_epoch
         self._comparisons.step(mine)
-        return part.position  # the end of a comparison sets another one
+        return part.position  # a concluded comparison has changed it
 
     def on_fetch_error(self, part: FetchPartition, code: int, text: str) -> None:
         """Show the error; report a recreated topic if its policy is `stop`."""
         mine = self._parts[part.tp]
         if code == error_codes.TOPIC_RECREATED and self._policies.source_recreated == STOP:
             self._reporter.report_at(
-                IncidentKind.SOURCE_RECREATED, mine, "its position means nothing there", STOP
+                IncidentKind.SOURCE_RECREATED, mine, "the stored position is not valid there", STOP
             )
         mine.set_source_error(code, text)
 
     def on_fetch_recovered(self, part: FetchPartition) -> None:
-        """Clear the error."""
         self._parts[part.tp].set_source_error(error_codes.NONE)

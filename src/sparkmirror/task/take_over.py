@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decides how each partition continues after its predecessor: resume, compare, or a new producer.
+"""Decides how a task continues each partition: resume, compare, or use a new producer id.
 
-The leaders of the target say which sequence of this flow's producer came last. If it is not the
-one of the stored resume point, both sides are compared from there (`comparison_runner.py`). The
-task keeps producer id and epoch and goes on with the next sequence, so the broker appends only if
-nothing landed since: a predecessor that is still alive is refused or recognised as a duplicate, and
-a refused task compares again. Owned by the task's thread.
+DescribeProducers returns the last sequence of this flow's producer on the target. If it differs
+from the stored resume point, source and target are compared from there (`comparison_runner.py`).
+The task keeps producer id and epoch and continues with the next sequence, so the broker appends
+only if no other task has written since. A previous task that still runs is refused, or its batches
+are recognised as duplicates; a refused task compares again. Owned by the task's thread.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from sparkmirror.wire.record_batch import SEQUENCE_MASK
 
 
 class TakeOver:
-    """The partitions of a task that do not copy yet, or no more."""
+    """Takes over the partitions of a task from the previous task."""
 
     def __init__(
         self,
@@ -59,17 +59,17 @@ class TakeOver:
         self._reporter = reporter
         self._backoff = backoff
         self._without_describe: set[TopicPartition] = set()  # leaders without DescribeProducers
-        self._refused_at: dict[TopicPartition, ResumePoint] = {}  # with an unexpected sequence
-        self._without_metadata: list[CopyPartition] = []  # nothing is known yet of their topics
+        self._refused_at: dict[TopicPartition, ResumePoint] = {}  # by an out-of-order sequence
+        self._without_metadata: list[CopyPartition] = []  # they wait for metadata
         self._has_reported_unreadable = False
         self._closing = False
         target.metadata_listeners.append(self._on_metadata)
 
     def start(self, parts: Sequence[CopyPartition]) -> None:
-        """Start all partitions of a task: those handed over cleanly copy on at once."""
+        """Start all partitions of a task; those handed over cleanly resume at once."""
         handed_over = [part for part in parts if part.is_taken_over]
         for part in handed_over:
-            part.resume_producer(is_known=False)  # the broker may have forgotten an idle producer
+            part.resume_producer(is_known=False)  # the broker may have expired an idle producer
             self._delivery.on_partition_started(part)
         if handed_over:
             self._read_control.start(handed_over)
@@ -78,7 +78,7 @@ class TakeOver:
             self._begin(others)
 
     def resume(self, parts: Sequence[CopyPartition]) -> None:
-        """Copy on: the resume points of these partitions are exact."""
+        """Resume copying at exact resume points."""
         for part in parts:
             self._truncation.on_resumed(part)
             part.apply_estimate()
@@ -97,7 +97,7 @@ class TakeOver:
     # --- the last sequences on the target
 
     def _begin(self, parts: Sequence[CopyPartition]) -> None:
-        """Ask the leaders for the last sequences of these partitions, and handle each of them."""
+        """Request the last sequences of these partitions, and decide how each continues."""
         known: list[CopyPartition] = []
         unknown: list[CopyPartition] = []
         for part in parts:
@@ -124,20 +124,20 @@ class TakeOver:
         describe_producers(self._target, by_target, done)
 
     def compare(self, part: CopyPartition, pause: float) -> None:
-        """Find out again, after a pause, what the target holds after the resume point."""
+        """Take the partition over again after a pause."""
         self._loop.call_later(pause, lambda: None if self._closing else self._begin([part]))
 
     def on_sequence_lost(self, part: CopyPartition, pause: float) -> None:
-        """The broker expects another sequence: compare, or write as a new producer.
+        """Handle an out-of-order sequence: compare, or use a new producer id.
 
-        Where the sequence cannot be asked for, and the same pair is refused again, comparing
-        would find the same once more.
+        Without DescribeProducers, a second refusal at the same resume point needs a new producer
+        id: another comparison would give the same result.
         """
-        tp, pair = part.target.tp, part.resume_point
-        if tp in self._without_describe and self._refused_at.get(tp) == pair:
+        tp, point = part.target.tp, part.resume_point
+        if tp in self._without_describe and self._refused_at.get(tp) == point:
             self._use_new_producer([part])
             return
-        self._refused_at[tp] = pair
+        self._refused_at[tp] = point
         self.compare(part, pause)
 
     def _decide(
@@ -171,7 +171,7 @@ class TakeOver:
         self._comparisons.start_queued()
 
     def _check_producer(self, part: CopyPartition, producers: Sequence[ActiveProducer]) -> bool:
-        """Whether nothing was written after the resume point; else handles the partition."""
+        """Return whether nothing was written after the resume point; else handle the partition."""
         state = part.resume_point.producer
         mine = [one for one in producers if one.producer_id == state.producer_id]
         if not mine:
@@ -187,7 +187,7 @@ class TakeOver:
                 IncidentKind.RESUME_MISMATCH,
                 part,
                 f"its producer has epoch {mine[0].producer_epoch}, not {state.producer_epoch}; "
-                "some records may come twice",
+                "duplicates are possible",
             )
             self._use_new_producer([part])
             return False
@@ -202,9 +202,10 @@ class TakeOver:
         return False
 
     def _check_log_end(self, part: CopyPartition) -> None:
-        """The broker does not know our producer: it never wrote here, or the broker forgot it.
+        """Handle a producer id that the broker does not know: it is unused, or it has expired.
 
-        Brokers forget within a day; what was written before is still there, to be compared.
+        Brokers expire producer ids after a day by default; records written before remain and are
+        compared.
         """
 
         def bounds(_earliest: int, latest: int) -> None:
@@ -228,7 +229,7 @@ class TakeOver:
         )
 
     def continue_unread(self, parts: Sequence[CopyPartition]) -> None:
-        """Continue at the stored positions without reading the target: at least once."""
+        """Continue at the stored positions without a comparison: at least once."""
         if not self._has_reported_unreadable:
             self._has_reported_unreadable = True
             topic = parts[0].target.tp.topic
@@ -248,7 +249,7 @@ class TakeOver:
 
         def failed(code: int) -> None:
             for part in parts:
-                part.set_target_error(code, "no producer id")
+                part.set_target_error(code, "cannot obtain a producer id")
             pause = self._backoff.next_pause()
             self._loop.call_later(
                 pause, lambda: None if self._closing else self._use_new_producer(parts)
@@ -257,16 +258,15 @@ class TakeOver:
         request_producer_id(self._target, got, failed)
 
     def on_target_end(self, part: CopyPartition, latest: int) -> None:
-        """The target's log ends before the resume point."""
+        """Handle a target log that ends before the resume point."""
         missing = part.resume_point.downstream + 1 - latest
-        if missing <= 0:  # it was truncated while it was read
+        if missing <= 0:  # truncated during the comparison
             self.compare(part, self._backoff.next_pause())
         elif part.resume_point.producer.next_sequence:
             self._truncation.on_truncated(part, missing)
-        else:  # nothing there was ours
+        else:  # this flow has written nothing there
             part.downstream = latest - 1
             self.resume([part])
 
     def close(self) -> None:
-        """Start nothing more."""
         self._closing = True

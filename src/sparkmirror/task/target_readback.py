@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a stretch of the target's log once, to check what is there.
+"""Reads a range of the target log once, to verify writes and to detect other writers.
 
-The first record batch that is acknowledged after a take-over is compared with what was sent. Where
-our record batches do not follow each other on the target, the stretch between them shows which
-other producers write there. Owned by the task's thread.
+The first acknowledged record batch after a take-over is compared with the batch that was sent. If
+acknowledged offsets are not consecutive, the range between them shows which other producers write
+there. Owned by the task's thread.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from sparkmirror.wire.outgoing import AbortedTransaction, OutgoingBatch
 from sparkmirror.wire.record_batch import HEADER_SIZE, RecordBatch, split_batches
 from sparkmirror.wire.records import raw_records
 
-_INTERVAL_SECONDS = 60.0  # how often one partition is searched for other writers
+_INTERVAL_SECONDS = 60.0  # between two searches of one partition for other writers
 
 
 @dataclass(slots=True)
 class _Readback:
     part: CopyPartition
-    reader: FetchPartition  # up to the end of our record batch
-    expected: OutgoingBatch | None  # our record batch, until it has been found
+    reader: FetchPartition  # stops at the end of the acknowledged record batch
+    expected: OutgoingBatch | None  # the record batch to verify, until it has been found
 
 
 class TargetReadback:
@@ -45,10 +45,10 @@ class TargetReadback:
         self._last_at: dict[TopicPartition, float] = {}
 
     def start(self, part: CopyPartition, out: OutgoingBatch) -> None:
-        """Read what is before an acknowledged record batch, and the batch if it is to be verified.
+        """Read up to the end of an acknowledged record batch; verify it after a take-over.
 
-        Does nothing while the target is read for a comparison or cannot be read, or if the
-        partition was searched for other writers a short time ago.
+        Does nothing during a comparison, if the target cannot be read, or if the partition was
+        searched for other writers recently.
         """
         tp = part.target.tp
         is_first, part.verify_next_batch = part.verify_next_batch, False
@@ -65,17 +65,17 @@ class TargetReadback:
         self._fetcher.add([reader])
 
     def cancel(self, tp: TopicPartition) -> None:
-        """Stop reading a partition, if it is being read here."""
+        """Stop the partition's read-back, if any."""
         readback = self._running.pop(tp, None)
         if readback is not None:
             self._fetcher.remove(readback.reader)
 
     def finish(self) -> None:
-        """End the read-backs whose stretch has been read."""
+        """End the read-backs whose range has been read."""
         for tp, readback in [*self._running.items()]:
             if readback.reader.is_finished:
                 if readback.expected is not None:
-                    self._report_missing(readback, readback.expected, "is not there")
+                    self._report_missing(readback, readback.expected, "does not exist")
                 self.cancel(tp)
 
     # --- from the fetcher of the target
@@ -84,7 +84,7 @@ class TargetReadback:
         self,
         part: FetchPartition,
         records: memoryview,
-        aborted: Sequence[AbortedTransaction],  # noqa: ARG002 - everything counts here
+        aborted: Sequence[AbortedTransaction],  # noqa: ARG002 - aborted records are checked too
         buffer: SharedBuffer,  # noqa: ARG002 - nothing is kept
     ) -> int:
         """Check record batches of the target."""
@@ -96,11 +96,11 @@ class TargetReadback:
         return position
 
     def on_fetch_error(self, part: FetchPartition, code: int, text: str) -> None:  # noqa: ARG002
-        """Give up: a read-back is not worth a retry."""
+        """Cancel the read-back; it is not retried."""
         self.cancel(part.tp)
 
     def on_fetch_recovered(self, part: FetchPartition) -> None:
-        """Nothing to do: an error ends a read-back."""
+        """Nothing to do: an error cancels a read-back."""
 
     def _check(self, readback: _Readback, record_batch: RecordBatch) -> None:
         target = readback.part.target
@@ -115,15 +115,15 @@ class TargetReadback:
         if record_batch.view[HEADER_SIZE:] != out.view[HEADER_SIZE:] and [
             frame.body for frame in raw_records(record_batch.view)
         ] != [frame.body for frame in raw_records(out.view)]:
-            self._report_missing(readback, out, "is not the one that was sent")
+            self._report_missing(readback, out, "differs from the one that was sent")
 
     def _report_missing(self, readback: _Readback, out: OutgoingBatch, text: str) -> None:
-        """The first record batch after a take-over is not where the target said."""
+        """Report that an acknowledged record batch is not on the target."""
         runs = out.runs
         self._reporter.report_at(
             IncidentKind.RESUME_MISMATCH,
             readback.part,
-            f"the record batch at offset {out.base_offset} of {self._target_alias} {text}: source "
+            f"the record batch at offset {out.base_offset} on {self._target_alias} {text}: source "
             f"offsets {runs[0].first} to {runs[-1].first + runs[-1].length - 1} "
             f"({out.count} records) are missing there",
         )

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A target that lost acknowledged records: estimates a resume point from which to copy them again.
+"""Handles a target that lost acknowledged records: estimates an earlier resume point.
 
-The broker says how many of our sequences are gone, not which source offsets they had. The resume
-point therefore moves back by that many records and some more, and both sides are compared from
-there: the copy continues after the last record that the target still has. Where the source's
-offsets have holes the first estimate is too short, and the resume point moves back further. Owned
-by the task's thread.
+The number of lost sequences is known, their source offsets are not. So the resume point moves back
+by that many records plus an overlap, and source and target are compared from there: copying
+continues after the last record that the target still has. If source offsets have holes, the first
+estimate is too late, and the resume point moves back further. Owned by the task's thread.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ from sparkmirror.wire.cluster import Cluster
 from sparkmirror.wire.log_queries import request_log_bounds
 from sparkmirror.wire.record_batch import SEQUENCE_MASK
 
-_OVERLAP = 50_000  # records that both sides still have; more than one record batch holds
+_OVERLAP = 50_000  # records that source and target still share; more than in one record batch
 _REWIND_FACTOR = 4
 _MAX_REWIND = 256
 
 
 class _Rewind(NamedTuple):
-    pair: ResumePoint  # as it was when the loss was noticed
-    missing: int
-    reach: int  # how many times the number of records to go back in offsets
+    point: ResumePoint  # when the loss was detected
+    missing: int  # records
+    factor: int  # offsets to go back per record
 
 
 class TargetTruncation:
@@ -51,18 +50,18 @@ class TargetTruncation:
         self._policy = policy
         self._reporter = reporter
         self._events = events
-        self._retreats: dict[TopicPartition, _Rewind] = {}
+        self._rewinds: dict[TopicPartition, _Rewind] = {}
 
     def on_truncated(self, part: CopyPartition, missing: int) -> None:
-        """Handle the loss of our last `missing` records on the target, by policy."""
-        pair = part.resume_point
+        """Apply the policy to the loss of the last `missing` records on the target."""
+        point = part.resume_point
         found = new_incident(
             IncidentKind.TARGET_TRUNCATED,
             part.source.tp,
-            (max(0, pair.position - missing), pair.position - 1),
+            (max(0, point.position - missing), point.position - 1),
             missing,
-            f"{self._target_alias}: {part.target.tp} was cut off, as by an unclean leader "
-            f"election; it should go on after offset {pair.downstream}",
+            f"{self._target_alias}: {part.target.tp} was truncated, as by an unclean leader "
+            f"election; its records up to offset {point.downstream} were acknowledged",
             self._policy,
         )
         if self._policy == STOP:
@@ -71,41 +70,39 @@ class TargetTruncation:
             self._events.compare(part, part.target.backoff.next_pause(slow=True))
             return
         part.set_target_error(
-            error_codes.TARGET_TRUNCATED, "comparing both sides to copy the rest again"
+            error_codes.TARGET_TRUNCATED, "comparing source and target to copy the lost records"
         )
-        self._retreats[part.source.tp] = _Rewind(pair, missing, 1)
+        self._rewinds[part.source.tp] = _Rewind(point, missing, 1)
         self._reporter.record([found], lambda: self._estimate_point(part))
 
     def retry_earlier(self, part: CopyPartition) -> bool:
-        """After a mismatch, compare again from an earlier point; returns false if there is none."""
-        retreat = self._retreats.get(part.source.tp)
-        if retreat is None or retreat.reach >= _MAX_REWIND:
+        """After a mismatch, compare from an earlier point. Returns false if there is none."""
+        rewind = self._rewinds.get(part.source.tp)
+        if rewind is None or rewind.factor >= _MAX_REWIND:
             return False
-        self._retreats[part.source.tp] = retreat._replace(reach=retreat.reach * _REWIND_FACTOR)
+        self._rewinds[part.source.tp] = rewind._replace(factor=rewind.factor * _REWIND_FACTOR)
         self._estimate_point(part)
         return True
 
     def on_resumed(self, part: CopyPartition) -> None:
         """Forget the loss: the partition copies again."""
-        self._retreats.pop(part.source.tp, None)
+        self._rewinds.pop(part.source.tp, None)
 
     def _estimate_point(self, part: CopyPartition) -> None:
-        pair, missing, reach = self._retreats[part.source.tp]
+        point, missing, factor = self._rewinds[part.source.tp]
 
         def bounds(earliest: int, _latest: int) -> None:
-            overlap = min(_OVERLAP, max(0, pair.downstream + 1 - missing))
-            back = (missing + overlap) * reach
-            is_empty = pair.downstream < missing  # nothing to compare with: copy all that there is
+            overlap = min(_OVERLAP, max(0, point.downstream + 1 - missing))
+            back = (missing + overlap) * factor
+            is_empty = point.downstream < missing  # nothing to compare with: copy everything
+            sequence = (point.producer.next_sequence - missing - overlap) & SEQUENCE_MASK
             earlier = ResumePoint(
-                earliest if is_empty else max(earliest, pair.position - back),
-                max(-1, pair.downstream - back),
-                replace(
-                    pair.producer,
-                    next_sequence=(pair.producer.next_sequence - missing - overlap) & SEQUENCE_MASK,
-                ),
+                earliest if is_empty else max(earliest, point.position - back),
+                max(-1, point.downstream - back),
+                replace(point.producer, next_sequence=sequence),
             )
-            lost_from = pair.position - missing
-            estimate = EstimateBounds(pair.producer.next_sequence, lost_from, earliest)
+            lost_from = point.position - missing
+            estimate = EstimateBounds(point.producer.next_sequence, lost_from, earliest)
             part.estimate = EstimatedPoint(earlier, estimate)
             self._events.compare(part, 0.0)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Accounts for what the target acknowledges or refuses of copied partitions.
+"""Handles produce responses of copied partitions: acknowledgements, errors and refusals.
 
 Owned by the task's thread.
 """
@@ -59,11 +59,11 @@ class TargetWriter:
         self._is_transactional = is_transactional
 
     def on_acked(self, part: ProducePartition, out: OutgoingBatch) -> None:
-        """Account for one record batch: counts, offset map, position."""
+        """Update counts, offset map and position for an acknowledged record batch."""
         mine = self._parts[part.tp]
         source = mine.source
         if not mine.is_taken_over:
-            return  # the comparison finds it
+            return  # the comparison accounts for it
         if 0 <= out.base_offset <= mine.downstream:
             self._on_target_truncated(mine, out)
             return
@@ -77,7 +77,7 @@ class TargetWriter:
         if out.sequence >= 0:
             mine.next_sequence = (out.sequence + out.count) & SEQUENCE_MASK
         if out.base_offset >= 0:
-            # With transactions a partition may begin without knowing the target's end.
+            # With transactions a partition may start without knowing the target's log end.
             is_known = mine.downstream >= 0 or not self._is_transactional
             if mine.verify_next_batch or (is_known and out.base_offset != mine.downstream + 1):
                 self._readback.start(mine, out)
@@ -86,12 +86,12 @@ class TargetWriter:
         elif out.runs:
             mine.map_copied_runs()
             mine.map_builder.leave_hole(out.runs[0].first, out.next_position)
-        # Skipped markers behind the last record batch count as copied once it is acknowledged.
+        # Once the last record batch is acknowledged, skipped markers after it count as copied.
         mine.set_position(source.position if part.is_idle else out.next_position)
         self._delivery.on_acked(mine, out)
 
     def _on_target_truncated(self, mine: CopyPartition, out: OutgoingBatch) -> None:
-        """The target appended where acknowledged records were: it has lost them."""
+        """Handle an append at an acknowledged offset: the target lost records."""
         if not self._delivery.handles_truncated_target(mine.target):
             self._read_control.halt(mine)
             self._producer.drop_unsent(mine.target)
@@ -109,26 +109,25 @@ class TargetWriter:
         self._read_control.pause(mine)
 
     def on_produce_recovered(self, part: ProducePartition) -> None:
-        """Clear the error."""
         self._parts[part.tp].set_target_error(error_codes.NONE)
 
     def on_refused(self, refused: RefusedBatch) -> list[OutgoingBatch] | None:
-        """Split the record batch, or record what is refused in it."""
+        """Split the record batch, or record the refused records."""
         return self._refused.replace(self._parts[refused.partition.tp], refused)
 
     def on_rewind(self, part: ProducePartition, pause: float) -> bool:
-        """Read again from the last acknowledged position; always possible."""
+        """Read again from the last acknowledged position. Returns True: always possible."""
         self._read_control.reread(self._parts[part.tp], pause)
         return True
 
     def on_sequence_lost(self, part: ProducePartition, pause: float) -> None:
-        """Another task wrote with this flow's producer id: abort, or compare both sides."""
+        """Abort the transaction, or compare: another task wrote with this flow's producer id."""
         if self._delivery.handles_lost_sequence(part):
             return
         mine = self._parts[part.tp]
         self._read_control.halt(mine)
         self._reporter.notice(
-            f"resume: {self._target_alias}: {part.tp}: the broker expects another sequence; both "
-            "sides are compared"
+            f"resume: {self._target_alias}: {part.tp}: out-of-order sequence; comparing source and "
+            "target"
         )
         self._take_over.on_sequence_lost(mine, pause)

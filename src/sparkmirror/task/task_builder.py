@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the parts of a copy task and connects them.
 
-Parts get what they call as constructor arguments. Calls upwards go through listeners, callbacks and
-`PartitionEvents`, which are connected at the end of `build_parts`. Owned by the task's thread.
+Parts get their dependencies as constructor arguments. Upward calls go through listeners, callbacks
+and `PartitionEvents`, which `build_parts` connects at its end. Owned by the task's thread.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sparkmirror.config.settings import FetchSettings, ProduceSettings
 from sparkmirror.task.comparison_runner import ComparisonRunner
 from sparkmirror.task.copy_partition import ClusterAliases, CopyPartition
 from sparkmirror.task.corrupt_batches import CorruptBatches
@@ -39,37 +38,33 @@ from sparkmirror.wire.backoff import Backoff
 from sparkmirror.wire.cluster import Cluster
 from sparkmirror.wire.codecs import codec_id
 from sparkmirror.wire.event_loop import EventLoop
-from sparkmirror.wire.fetch_protocol import FetchLimits
 from sparkmirror.wire.fetcher import Fetcher
 from sparkmirror.wire.memory import MemoryBudget
 from sparkmirror.wire.merge import MAX_MERGED_BYTES
-from sparkmirror.wire.produce_partition import ProduceLimits
 from sparkmirror.wire.producer import Producer
+from sparkmirror.wire.settings import FetchSettings
 
-_COMPARISON_LIMITS = FetchLimits(
-    read_committed=False,
-    max_bytes=8 << 20,
-    max_partition_bytes=1 << 20,
-    max_wait_ms=100,
-    min_bytes=1,
+_COMPARISON_FETCH = FetchSettings(
+    isolation_level="read_uncommitted",
+    fetch_max_bytes=8 << 20,
+    max_partition_fetch_bytes=1 << 20,
+    fetch_max_wait_ms=100,
 )
 _MIN_COMPARISON_BYTES = 4 << 20
 
 
 def build_parts(split: Split, settings: TaskSettings, loop: EventLoop) -> TaskParts:
-    """Construct all parts of a task bottom-up, then connect the calls that go upwards.
+    """Construct all parts of a task bottom-up, then connect the upward calls.
 
-    The order matters: metadata listeners run in the order of construction, and limits of record
-    batches are computed before the producer knows of transactions.
+    The order matters: metadata listeners run in the order of construction, and merge limits are
+    computed before the producer becomes transactional.
     """
     policies = settings.policies
     budget = MemoryBudget(settings.buffer_bytes)
     source = Cluster(loop, settings.consumer)
     target = Cluster(loop, settings.producer)
-    fetcher = Fetcher(loop, source, _fetch_limits(settings.fetch), budget)
-    producer = Producer(
-        loop, target, _produce_limits(settings.produce), budget, settings.producer.client_id
-    )
+    fetcher = Fetcher(loop, source, settings.fetch, budget)
+    producer = Producer(loop, target, settings.produce, budget, settings.producer.client_id)
 
     # Internal topics
     positions_producer = _positions_producer(split, settings, loop)
@@ -90,7 +85,7 @@ def build_parts(split: Split, settings: TaskSettings, loop: EventLoop) -> TaskPa
     read_control = ReadControl(
         source,
         fetcher,
-        read_committed=settings.fetch.isolation_level == "read_committed",
+        read_committed=settings.fetch.reads_committed,
     )
     delivery: Delivery
     if split.transaction is None:
@@ -130,7 +125,7 @@ def build_parts(split: Split, settings: TaskSettings, loop: EventLoop) -> TaskPa
     target_fetcher = Fetcher(
         loop,
         target,
-        _COMPARISON_LIMITS,
+        _COMPARISON_FETCH,
         MemoryBudget(max(settings.buffer_bytes // 4, _MIN_COMPARISON_BYTES)),
     )
     backoff = Backoff()
@@ -225,26 +220,6 @@ def build_parts(split: Split, settings: TaskSettings, loop: EventLoop) -> TaskPa
     )
 
 
-def _fetch_limits(fetch: FetchSettings) -> FetchLimits:
-    return FetchLimits(
-        read_committed=fetch.isolation_level == "read_committed",
-        max_bytes=fetch.fetch_max_bytes,
-        max_partition_bytes=fetch.max_partition_fetch_bytes,
-        max_wait_ms=fetch.fetch_max_wait_ms,
-        min_bytes=fetch.fetch_min_bytes,
-    )
-
-
-def _produce_limits(produce: ProduceSettings) -> ProduceLimits:
-    return ProduceLimits(
-        acks=produce.acks,
-        timeout_ms=produce.request_timeout_ms,
-        max_request_bytes=produce.max_request_bytes,
-        max_in_flight=produce.max_in_flight,
-        is_request_size_hard=produce.enforces_max_request_bytes,
-    )
-
-
 def _limit_merging(partitions: Sequence[CopyPartition], producer: Producer) -> None:
     """Merge small record batches only up to what fits into a request."""
     for part in partitions:
@@ -255,7 +230,7 @@ def _limit_merging(partitions: Sequence[CopyPartition], producer: Producer) -> N
 def _positions_producer(
     split: Split, settings: TaskSettings, loop: EventLoop
 ) -> InternalProducer | None:
-    """The producer for positions; None: they go to the target, as always in transactions."""
+    """Return the producer for positions; None: they go to the target, as always in transactions."""
     if settings.offsets_cluster is None or split.transaction is not None:
         return None
     cluster = Cluster(loop, settings.offsets_cluster)
@@ -287,14 +262,14 @@ def _position_writer(
 def _offset_sync_writer(settings: TaskSettings, loop: EventLoop) -> OffsetSyncWriter | None:
     if not settings.syncs_topic:
         return None
-    side = settings.consumer if settings.syncs_on_source else settings.producer
+    client = settings.consumer if settings.syncs_on_source else settings.producer
     produce = settings.produce
-    is_bound = produce.enforces_max_request_bytes and not settings.syncs_on_source
+    is_limited = produce.enforces_max_request_bytes and not settings.syncs_on_source
     internal = InternalProducer(
         loop,
-        Cluster(loop, side),
-        side.client_id,
+        Cluster(loop, client),
+        client.client_id,
         consequence="Java's tools see old offset syncs",
-        max_request_bytes=produce.max_request_bytes if is_bound else None,
+        max_request_bytes=produce.max_request_bytes if is_limited else None,
     )
     return OffsetSyncWriter(loop, internal, settings.syncs_topic, settings.offset_lag_max)

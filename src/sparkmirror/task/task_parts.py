@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of a copy task together: start, tick, stop, close, and what the task reports of them.
+"""Starts, ticks, stops and closes the parts of a copy task, and collects their errors.
 
 `task_builder.py` constructs and connects them. Owned by the task's thread.
 """
@@ -30,7 +30,7 @@ from sparkmirror.wire.producer import Producer
 
 @dataclass
 class TaskParts:
-    """The parts of one task that have a lifecycle, and what the task reports of them."""
+    """The parts of one task that have a lifecycle."""
 
     partitions: Sequence[CopyPartition]
     budget: MemoryBudget
@@ -53,7 +53,7 @@ class TaskParts:
     _is_copying: bool = field(default=True, init=False)
 
     def start(self) -> None:
-        """Find the leaders and start all partitions."""
+        """Request metadata and start all partitions."""
         topics = {part.target.tp.topic for part in self.partitions}
         if self.positions_producer is None:
             topics.add(self.positions.topic)
@@ -88,7 +88,7 @@ class TaskParts:
             return_freed_memory()
 
     def stop_reading(self) -> None:
-        """Copy what has been read and no more."""
+        """Stop reading; records that were read are still copied."""
         self._is_copying = False
         self.fetcher.close()
         self.take_over.close()
@@ -96,13 +96,12 @@ class TaskParts:
         self.recovery.close()
 
     def stop_writing(self) -> None:
-        """Write nothing more, neither records nor positions."""
+        """Stop writing records and positions."""
         self.producer.close()
         if self.positions_producer is not None:
             self.positions_producer.producer.close()
 
     def close(self) -> None:
-        """Close all connections."""
         self.delivery.close()
         if self.positions_producer is not None:
             self.positions_producer.close()
@@ -113,18 +112,18 @@ class TaskParts:
 
     @property
     def is_drained(self) -> bool:
-        """All that was read is on the target, and nothing waits for ledger or dead letters."""
+        """Whether all records read are on the target, and ledger and dead letters are written."""
         is_acked = all(part.target.is_idle for part in self.partitions)
         return is_acked and self.dead_letters.is_idle and self.reporter.is_idle
 
     @property
     def is_flushed(self) -> bool:
-        """Positions are stored and offset syncs are written."""
+        """Whether positions are stored and offset syncs are written."""
         return self.delivery.is_flushed and (self.syncs is None or self.syncs.is_flushed)
 
     @property
     def errors(self) -> list[str]:
-        """The errors that are not of single partitions."""
+        """The errors of clusters and internal topics."""
         internal = (
             self.positions_producer or self.positions.listener,
             self.offset_map.listener,
@@ -139,7 +138,7 @@ class TaskParts:
 
     @property
     def missing_topics(self) -> tuple[str, ...]:
-        """The topics that the driver is to create."""
+        """The topics that the driver must create."""
         return tuple(
             one.topic
             for one in (self.ledger, self.dead_letters.topic)

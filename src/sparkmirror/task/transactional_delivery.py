@@ -6,11 +6,11 @@
        |                  +----- doubt remains -----+---> ABORTING                   |
        +------------------------------ ended ---------------+------------------------+
 
-From DRAINING on nothing new is sent; fetching continues. After an abort every partition is read
+From DRAINING on no new record is sent; fetching continues. After an abort every partition is read
 again from its last committed position. A transaction begins with its first record batch and is
-committed `commit_seconds` after the last commit at the earliest; a task that is behind keeps it
-open longer, so that waiting for commits costs at most a fifth of its time. A fenced task ends: only
-the driver, which fences before it reads positions, can continue. Owned by the loop's thread.
+committed at least `commit_seconds` after the last commit. A task that lags keeps it open longer, so
+that commits take at most a fifth of its time. A fenced task ends; the driver fences before it reads
+positions and then continues. Owned by the loop's thread.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from sparkmirror.wire.produce_partition import ProducePartition
 from sparkmirror.wire.producer import Producer
 from sparkmirror.wire.transaction import ProducerIdAndEpoch, TransactionClient, TransactionState
 
-_WRITING_SHARE = 4  # a task that is behind writes so many times longer than it waits
-_LONGEST_PAUSE_SECONDS = 2.0  # between two commits of such a task
-_TIMEOUT_SHARE = 3  # of the transaction's timeout, to wait for answers
+_WRITING_SHARE = 4  # ratio of writing time to commit time of a task that lags
+_MAX_COMMIT_INTERVAL_SECONDS = 2.0  # of a task that lags
+_TIMEOUT_SHARE = 3  # wait for responses for this fraction of the transaction timeout
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionLimits:
-    """How long transactions last."""
+    """The timing of transactions."""
 
     commit_seconds: float
-    flush_seconds: float  # after this, positions that moved without a record are stored
+    flush_seconds: float  # delay to store positions that moved without a record
     timeout_ms: int
 
 
@@ -63,7 +63,7 @@ class _CommitPhase(Enum):
 
 
 class TransactionalDelivery:
-    """One task's transactions: control of its producer, listener of its transactional id."""
+    """One task's transactions: its producer's `TransactionControl`, listener of its client."""
 
     def __init__(
         self,
@@ -107,12 +107,12 @@ class TransactionalDelivery:
         self._deadline = 0.0
         self._held_since = 0.0
         self._ended_at = 0.0
-        self._pause = limits.commit_seconds  # between two commits
+        self._commit_interval = limits.commit_seconds
         self._is_behind = False
         self._wanted: dict[TopicPartition, ProducePartition] = {}  # not in the transaction yet
         self._written: dict[TopicPartition, ProducePartition] = {}  # written in the transaction
-        self._stored: list[CopyPartition] = []  # whose positions are in the transaction
-        self._live_timestamps: list[int] = []  # timestamps of records that count with the commit
+        self._stored: list[CopyPartition] = []  # with positions in the transaction
+        self._live_timestamps: list[int] = []  # of records in the transaction, for the latency
         self._is_finishing = False
         self._fatal_code = error_codes.NONE
         self._backoff = Backoff()
@@ -125,7 +125,7 @@ class TransactionalDelivery:
 
     @property
     def error(self) -> str:
-        """The error of the coordinator, or why the task was fenced."""
+        """The error of the transaction coordinator, or why the task was fenced."""
         code = self._fatal_code or self._transactions.error_code
         if not code:
             return ""
@@ -134,16 +134,16 @@ class TransactionalDelivery:
 
     @property
     def is_fenced(self) -> bool:
-        """Another task has the transactional id, or the transaction timed out."""
+        """Whether another task has the transactional id, or the transaction timed out."""
         return self._fatal_code != error_codes.NONE
 
     @property
     def is_flushed(self) -> bool:
-        """The last transaction is committed or aborted."""
+        """Whether the last transaction is committed or aborted."""
         return self._state is _CommitPhase.FINISHED
 
     def on_partition_started(self, part: CopyPartition) -> None:
-        """Set the savepoint that an abort goes back to."""
+        """Set the savepoint for an abort."""
         part.set_savepoint()
 
     def on_acked(self, part: CopyPartition, out: OutgoingBatch) -> None:  # noqa: ARG002 - any partition
@@ -151,24 +151,22 @@ class TransactionalDelivery:
         if out.is_live:
             self._live_timestamps.append(out.max_timestamp)
         if self._commit_timer is None and self._state is _CommitPhase.WRITING:
-            wait = self._ended_at + self._pause - time.monotonic()
+            wait = self._ended_at + self._commit_interval - time.monotonic()
             self._commit_timer = self._loop.call_later(max(wait, 0.0), self._begin_commit)
 
     def on_produce_response(self) -> None:
-        """Advance a commit or an abort, if one is under way."""
+        """Advance the current commit or abort, if any."""
         if self._state is not _CommitPhase.WRITING:
             self._advance()
 
     def handles_lost_sequence(self, part: ProducePartition) -> bool:
         """Abort: the next transaction has new sequences."""
-        self._abort(f"{part.tp}: the broker expects another sequence")
+        self._abort(f"{part.tp}: out-of-order sequence")
         return True
 
     def handles_truncated_target(self, part: ProducePartition) -> bool:
-        """End the task: the driver finds the position to copy from again."""
-        self._reporter.notice(
-            f"aborted: {self._alias}: {part.tp} has lost records that were committed there"
-        )
+        """End the task; the driver finds the position to resume from."""
+        self._reporter.notice(f"aborted: {self._alias}: {part.tp} lost committed records")
         self.on_fatal_error(error_codes.TARGET_TRUNCATED)
         return True
 
@@ -177,28 +175,25 @@ class TransactionalDelivery:
         then()
 
     def tick(self, now: float) -> None:
-        """Abort if answers are missing too long; commit positions that moved without a record."""
+        """Abort after a timeout; commit positions that moved without a record."""
         if self._state in (_CommitPhase.DRAINING, _CommitPhase.STORING) and now > self._deadline:
-            self._abort(
-                f"the target has not answered for {now - self._held_since:.0f} s, so that nobody "
-                "knows what it has"
-            )
+            self._abort(f"no response from the target for {now - self._held_since:.0f} s")
         is_open = self._transactions.state is TransactionState.OPEN
         if self._state is _CommitPhase.WRITING and is_open and now > self._deadline:
-            self._begin_commit()  # nothing was acknowledged, and the coordinator would abort it
+            self._begin_commit()  # nothing is acknowledged; the coordinator would abort it
         is_quiet = self._state is _CommitPhase.WRITING and self._commit_timer is None
         is_due = is_quiet and now - self._ended_at > self._limits.flush_seconds
         if is_due and any(part.is_dirty for part in self._parts):
             self._begin_commit()
 
     def flush(self) -> None:
-        """Commit what there is, unless a commit is under way."""
+        """Commit the open transaction, unless a commit is in progress."""
         self._is_finishing = True
         if self._state is _CommitPhase.WRITING:
             self._begin_commit()
 
     def close(self) -> None:
-        """Roll back what is not committed; the driver fences the id before it reads positions."""
+        """Roll back the open transaction; the driver fences the id before it reads positions."""
         self._transactions.close()
         if not self.is_flushed:
             for part in self._parts:
@@ -208,10 +203,10 @@ class TransactionalDelivery:
     # --- TransactionControl
 
     def may_send(self, part: ProducePartition) -> bool:
-        """Admit resends, and new record batches of added partitions outside of commits.
+        """Return whether a partition may send now: resends, and new batches outside of commits.
 
         Ledger and dead letters are not in the transaction: they are written before the position
-        that depends on them, and an entry that comes twice does no harm.
+        that depends on them, and a duplicate entry is harmless.
         """
         is_state = self._positions.owns(part) or self._map.owns(part)
         if part.tp not in self._sources and not is_state:
@@ -228,51 +223,51 @@ class TransactionalDelivery:
         if (part.producer_id, part.producer_epoch) != self._transactions.identity:
             part.producer_id, part.producer_epoch = self._transactions.identity
             part.next_sequence = 0
-            part.is_producer_known = True  # a wrong order is refused and aborts
+            part.is_producer_known = True  # an out-of-order sequence is refused and aborts
         self._written[part.tp] = part
         return True
 
     def on_transaction_error(self, code: int) -> None:
-        """A leader does not know our transaction, or knows a newer holder of the id."""
+        """Handle a leader that does not know the transaction or knows a newer producer epoch."""
         self.on_fatal_error(code)
 
     def _request_partition(self, part: ProducePartition) -> None:
         self._wanted[part.tp] = part
-        if self._add_timer is None:  # one request for all of this turn of the loop
+        if self._add_timer is None:  # one request per iteration of the event loop
             self._add_timer = self._loop.call_later(0.0, self._add_partitions)
 
     def _add_partitions(self) -> None:
         self._add_timer = None
         if self._state not in (_CommitPhase.WRITING, _CommitPhase.STORING):
-            return  # they ask again when the transaction has ended
-        places = {
-            self._positions.partition_of(self._sources[tp])  # its position will be in it as well
+            return  # `may_send` requests them again after the transaction has ended
+        internal = {
+            self._positions.partition_of(self._sources[tp])  # for the position
             for tp in self._wanted
             if tp in self._sources
         }
         if self._map.topic:
-            places.add(self._map.topic_partition)
+            internal.add(self._map.topic_partition)
         if self._transactions.state is TransactionState.EMPTY:
             self._set_deadline()
-        self._transactions.add_partitions(places | self._wanted.keys())
+        self._transactions.add_partitions(internal | self._wanted.keys())
 
     # --- from the TransactionClient
 
     def on_partitions_added(self) -> None:
-        """Send what waited for these partitions."""
+        """Send the record batches that waited for these partitions."""
         self._wanted = {
             tp: part for tp, part in self._wanted.items() if not self._transactions.contains(tp)
         }
         if self._is_behind:
             self._is_behind = False
-            standstill = time.monotonic() - self._held_since
-            longest = max(_LONGEST_PAUSE_SECONDS, self._limits.commit_seconds)
-            wished = max(_WRITING_SHARE * standstill, self._limits.commit_seconds)
-            self._pause = min(wished, longest)
+            commit_time = time.monotonic() - self._held_since
+            longest = max(_MAX_COMMIT_INTERVAL_SECONDS, self._limits.commit_seconds)
+            wanted = max(_WRITING_SHARE * commit_time, self._limits.commit_seconds)
+            self._commit_interval = min(wanted, longest)
         self._producer.recheck_parked()
 
     def on_partition_refused(self, tp: TopicPartition, code: int) -> None:
-        """Fail the partition; without the offset map continue, without positions end."""
+        """Fail the partition; for the offset map, disable it; for positions, end the task."""
         part = self._wanted.pop(tp, None)
         if tp == self._map.topic_partition:
             self._map.disable(f"{error_codes.name(code)}: {error_codes.advice(code)}")
@@ -284,7 +279,7 @@ class TransactionalDelivery:
             self._producer.fail_partition(part, code)
 
     def on_transaction_ended(self, *, is_committed: bool, is_renewed: bool) -> None:  # noqa: ARG002
-        """Start the next transaction; partitions take a new identity one by one in `may_send`."""
+        """Start the next transaction; `may_send` sets a new producer epoch per partition."""
         self._ended_at = time.monotonic()
         touched, self._written = self._written, {}
         self._wanted.clear()
@@ -297,18 +292,18 @@ class TransactionalDelivery:
             self._state = _CommitPhase.FINISHED
             return
         self._state = _CommitPhase.WRITING
-        self._pause = self._limits.commit_seconds
+        self._commit_interval = self._limits.commit_seconds
         self._is_behind = is_committed and self._producer.has_parked
         self._producer.recheck_parked()
 
     def on_fatal_error(self, code: int) -> None:
-        """End the task; the next holder of the id aborts what is open."""
+        """End the task; fencing the transactional id aborts the open transaction."""
         self._fatal_code = self._fatal_code or code
 
     def _on_committed(self, touched: Collection[TopicPartition]) -> None:
         for part in self._stored:
             if part.target.tp in touched:
-                part.downstream += 1  # the marker: our next record is expected behind it
+                part.downstream += 1  # the transaction marker
             runs = part.drain_unsynced()
             if self._syncs is not None:
                 self._syncs.add_runs(part.source.tp, runs)
@@ -325,7 +320,7 @@ class TransactionalDelivery:
         self._stored = []
         pause = self._backoff.next_pause()
         self._map.discard()
-        self._positions.discard()  # also what was never sent: the next transaction writes its own
+        self._positions.discard()  # the next transaction writes its own
         for part in self._parts:
             self._producer.discard(part.target)
             if part.is_taken_over:
@@ -372,7 +367,7 @@ class TransactionalDelivery:
                 self._transactions.abort()
 
     def _is_resolved(self, part: ProducePartition) -> bool:
-        """Whether it is certain which of the sent record batches the target has."""
+        """Return whether it is certain which of the sent record batches are on the target."""
         return not part.in_flight and part.unsend_refused()
 
     def _write_positions(self) -> None:
@@ -407,8 +402,8 @@ class TransactionalDelivery:
             self._commit_timer.cancel()
             self._commit_timer = None
         self._reporter.notice(
-            f"aborted: {self._alias}: {self._transactions.transactional_id}: {reason}; the "
-            "transaction is thrown away, and its records are copied again"
+            f"aborted: {self._alias}: {self._transactions.transactional_id}: {reason}; the records "
+            "of the transaction are copied again"
         )
         self._stop_sending(_CommitPhase.ABORTING)
         self._advance()

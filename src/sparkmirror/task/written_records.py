@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a flow wrote to one target partition after a stored pair, as a comparison reads it back.
+"""The records of a flow on one target partition after its resume point, for a comparison.
 
-Kept as raw record batches while both sides go on in step, and as hashes of single records where
-they do not. Sequences must follow each other. A sequence that is missing needs an offset that is
-missing on the target, where compaction or retention removed its record; if there is none, records
-were lost on their way, and what comes after them does not count (`is_broken`).
+Held as raw record batches while source and target match batch by batch, else as hashes of single
+records. Sequences must be consecutive. A missing sequence requires a missing target offset, where
+compaction or retention removed the record. Otherwise records were lost in transit, and all later
+records are ignored (`has_sequence_gap`).
 """
 
 from __future__ import annotations
@@ -21,46 +21,46 @@ from sparkmirror.wire.records import raw_records
 
 _PRODUCER = struct.Struct(">qhi")
 _PRODUCER_AT = 43
-HALF = 1 << 30  # sequences wrap: what seems further ahead than this lies behind
+HALF = 1 << 30  # sequences wrap around: a larger distance means that the order is reversed
 
 
 def sequence_distance(earlier: int, later: int) -> int:
-    """How many sequences lie between; close to 2^31 if `later` is in fact the earlier one."""
+    """Return `later - earlier` modulo 2^31; close to 2^31 if the order is reversed."""
     return (later - earlier) & SEQUENCE_MASK
 
 
 def is_sequence_before(sequence: int, other: int) -> bool:
-    """Whether a sequence lies before another one, across the wrap."""
+    """Return whether a sequence is before another one; sequences wrap around."""
     return sequence_distance(sequence, other) < HALF and sequence != other
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenBatch:
-    """A record batch on the target that carries the flow's producer id."""
+    """A record batch on the target with the flow's producer id."""
 
     view: memoryview
     base_offset: int
     sequence: int
-    count: int  # of sequences; compaction may have removed some of its records
+    count: int  # of sequences; compaction may have removed records
     has_create_time: bool
-    skipped: int  # its first sequences that lie before the pair
+    skipped: int  # the number of sequences before the resume point
 
 
 class WrittenRecord(NamedTuple):
-    """One record of such a batch."""
+    """One record of a `WrittenBatch`."""
 
     sequence: int
     offset: int  # on the target
     body: int  # hash of key, value and headers
-    timestamp: int | None  # None: the target stamps its own
+    timestamp: int | None  # None: the target uses LogAppendTime
 
     def is_copy_of(self, body: int, timestamp: int) -> bool:
-        """Whether a source record became this one."""
+        """Return whether this is the copy of a source record."""
         return self.body == body and self.timestamp in (None, timestamp)
 
 
 class WrittenRecords:
-    """Those without a counterpart on the source, in order."""
+    """The written records without a counterpart on the source yet, in order."""
 
     def __init__(
         self,
@@ -69,30 +69,30 @@ class WrittenRecords:
         goal: int | None,
         until_sequence: int | None = None,
     ) -> None:
-        """`until_sequence`: the pair is an estimate, and only what comes before this counts."""
+        """`until_sequence`: set for an estimated resume point; later sequences are ignored."""
         self._producer = producer
         self._goal = goal
         self.end_sequence = producer.next_sequence if goal is None else goal
         self.end_downstream = downstream
         self.other_writers: set[int] = set()
-        self.is_complete = False  # the target has been read as far as we wrote
+        self.is_complete = False  # the target has been read up to the flow's last record
         self.has_sequence_gap = False
         self.held_bytes = 0
         self._until = until_sequence
-        self._is_hashing = until_sequence is not None  # all of it is needed before the first match
+        self._is_hashing = until_sequence is not None  # the first match needs every record
         self._is_kept = True
         self._expected = producer.next_sequence if until_sequence is None else None
         self._next_offset = downstream + 1
-        self._missing_offsets = 0  # since our last record batch
+        self._missing_offsets = 0  # since the flow's last record batch
         self._batches: deque[WrittenBatch] = deque()
-        self._records: deque[WrittenRecord] = deque()  # before those
+        self._records: deque[WrittenRecord] = deque()  # they precede the batches
         self._removed = 0
-        self._numbers: dict[int, list[int]] | None = None  # of records, by the hash of the body
+        self._numbers: dict[int, list[int]] | None = None  # of records, by hash of the body
 
     # --- reading
 
     def add(self, batch: RecordBatch) -> None:
-        """The next record batch of the target's log; its bytes are kept only if it is ours."""
+        """Add the next record batch of the target log; keeps a copy of the flow's own batches."""
         self._missing_offsets += max(0, batch.base_offset - self._next_offset)
         self._next_offset = batch.next_offset
         producer_id, producer_epoch, sequence = _PRODUCER.unpack_from(batch.view, _PRODUCER_AT)
@@ -104,7 +104,7 @@ class WrittenRecords:
         count = batch.last_offset_delta + 1
         end = (sequence + count) & SEQUENCE_MASK
         if not is_sequence_before(ours.next_sequence, end):
-            return  # from before the pair
+            return  # before the resume point
         is_straddling = is_sequence_before(sequence, ours.next_sequence)
         skipped = sequence_distance(sequence, ours.next_sequence) if is_straddling else 0
         self._check_sequence((sequence + skipped) & SEQUENCE_MASK)
@@ -125,12 +125,12 @@ class WrittenRecords:
                 self._hash_batch()
 
     def hash_all(self) -> None:
-        """All of it will be needed at once: keep hashes instead of bytes."""
+        """Replace all batches, present and future, by hashes of their records."""
         self._is_hashing = True
         self.count()
 
     def discard_records(self) -> None:
-        """Nothing is compared any more; only where it ends counts."""
+        """Keep no records any more; only the end of the log matters."""
         self._is_kept = False
         self._batches.clear()
         self._records.clear()
@@ -145,42 +145,41 @@ class WrittenRecords:
             )
         self._missing_offsets = 0
 
-    # --- what is left
+    # --- remaining records
 
     @property
     def is_empty(self) -> bool:
-        """Everything that was read has its counterpart."""
+        """Whether every record read so far has its counterpart."""
         return not self._records and not self._batches
 
     @property
     def first_offset(self) -> int:
-        """The target offset of the first one; -1: there is none."""
+        """The target offset of the first record, or -1."""
         if self._records:
             return self._records[0].offset
         return self._batches[0].base_offset if self._batches else -1
 
     def first_batch(self) -> WrittenBatch | None:
-        """The first record batch, if none of its records has been taken from it."""
+        """Return the first record batch, unless it has been replaced by hashes."""
         return self._batches[0] if self._batches and not self._records else None
 
     def first(self) -> WrittenRecord | None:
-        """The first record."""
         while not self._records and self._batches:
             self._hash_batch()
         return self._records[0] if self._records else None
 
     def count(self) -> int:
-        """How many records there are."""
+        """Return the number of records; replaces all batches by hashes."""
         while self._batches:
             self._hash_batch()
         return len(self._records)
 
     def remove_batch(self) -> None:
-        """The first record batch has its counterpart."""
+        """Remove the first record batch."""
         self.held_bytes -= len(self._batches.popleft().view)
 
     def remove(self, count: int) -> list[WrittenRecord]:
-        """The first records have their counterparts, or none."""
+        """Remove and return the first records."""
         self._removed += count
         return [self._records.popleft() for _ in range(count)]
 
@@ -203,10 +202,10 @@ class WrittenRecords:
     # --- searching
 
     def find(self, body: int, timestamp: int, reach: int) -> int | None:
-        """Which record is the copy of a source record: the last one that can be.
+        """Return the index of the last possible copy of a source record.
 
-        `reach` is how many records before it may be without a counterpart. With fewer records
-        left than that, it must be the only one: it may as well be none.
+        `reach`: how many records before it may lack a counterpart. With fewer records left than
+        that, the copy must be unique, since there may be none.
         """
         left = self.count()
         if self._numbers is None:

@@ -6,21 +6,19 @@ A cluster accepts all changes of a topic or none, and not every one names the re
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from sparkmirror.errors import BrokerError, ClusterError
-from sparkmirror.topology.rejected_configs import (
-    CONFIG_CODES,
-    config_named_in,
-    find_rejected_config,
-)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from sparkmirror.topology.configs import AlterTopic
 
+# Errors that a config may cause: INVALID_CONFIG, INVALID_REQUEST, POLICY_VIOLATION.
+CONFIG_CODES = frozenset({40, 42, 44})
 # At most this many rejected configs of one topic are found in one round.
 _TRIES = 6
 
@@ -122,3 +120,31 @@ def _without_rejected(
 def _without(attempt: AlterResult, rejected: Mapping[str, str]) -> AlterResult:
     rest = {name: value for name, value in attempt.changes.items() if name not in rejected}
     return replace(attempt, changes=rest, rejected={**attempt.rejected, **rejected})
+
+
+def config_named_in(sentence: str, names: Collection[str]) -> str | None:
+    """Return the config that a message names; the longest, as one name may be part of another."""
+    for name in sorted(names, key=len, reverse=True):
+        if re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", sentence):
+            return name
+    return None
+
+
+def find_rejected_config(
+    configs: Mapping[str, str | None], is_rejected: Callable[[Mapping[str, str | None]], bool]
+) -> str | None:
+    """Halve the configs until one is left that causes the rejection.
+
+    Returns None if the topic is also rejected without any config.
+    """
+    items = list(configs.items())
+    if is_rejected({}):
+        return None
+    good, bad = 0, len(items)
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        if is_rejected(dict(items[:middle])):
+            bad = middle
+        else:
+            good = middle
+    return items[bad - 1][0]

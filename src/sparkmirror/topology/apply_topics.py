@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Protocol
 
 from sparkmirror.errors import BrokerError, ClusterError
 from sparkmirror.kafka.descriptions import NewTopic
-from sparkmirror.topology.manual_steps import creation_remedy, growth_remedy, with_remedy
-from sparkmirror.topology.rejected_configs import (
-    CONFIG_CODES,
-    config_named_in,
-    find_rejected_config,
+from sparkmirror.topology.apply_configs import CONFIG_CODES, config_named_in, find_rejected_config
+from sparkmirror.topology.topics import (
+    CreateTopic,
+    GrowTopic,
+    TopicAction,
+    creation_remedy,
+    growth_remedy,
+    with_remedy,
 )
-from sparkmirror.topology.topics import CreateTopic, GrowTopic, TopicAction
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

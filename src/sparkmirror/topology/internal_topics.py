@@ -21,8 +21,8 @@ from sparkmirror.policy.sparkmirror_topics import (
     ledger_topic,
     offset_map_topic,
 )
-from sparkmirror.topology.manual_steps import creation_remedy, missing_topic_error, with_remedy
-from sparkmirror.topology.rejected_configs import CONFIG_CODES
+from sparkmirror.topology.apply_configs import CONFIG_CODES
+from sparkmirror.topology.topics import creation_remedy, missing_topic_error, with_remedy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plan as a JSON file: sorted, stable, readable; read back whole, or refused.
+"""A plan as a JSON file: sorted, stable, readable.
 
-Whoever carries out a plan trusts the file, so nothing in it is guessed: an unknown field, a number
-out of range or a newer version is an error that names the place.
+`apply` trusts the file, so it is read strictly: an unknown field, a number out of range or a newer
+version is an error that names the field.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from sparkmirror.topology.plan_models import (
 )
 
 VERSION = 1
-MOST_BYTES = 256 << 20  # a move of a group takes some 200: more than a million of them
+MAX_BYTES = 256 << 20  # an offset of a group takes about 200 bytes: more than a million of them
 
 
 @dataclass(frozen=True, slots=True)
 class PlanDocument:
-    """What a plan file holds."""
+    """The content of a plan file."""
 
     file: str  # the properties file, an absolute path
-    made: str  # when, in ISO 8601, UTC
-    rate: float  # bytes a second, for how long copying takes
+    made: str  # ISO 8601, UTC
+    rate: float  # expected bytes per second
     flows: tuple[FlowPlan, ...]
-    unread: tuple[tuple[Flow, str], ...] = ()  # pairs that could not be planned, and why
+    unread: tuple[tuple[Flow, str], ...] = ()  # flows without a plan, and the reasons
 
 
 def dump(document: PlanDocument) -> str:
-    """The file's text."""
+    """Return the text of the file."""
     flows = sorted(document.flows, key=lambda one: one.flow)
     found = {
         "version": VERSION,
@@ -60,7 +60,7 @@ def dump(document: PlanDocument) -> str:
 
 
 def write(document: PlanDocument, path: Path) -> None:
-    """All of the file or nothing of it; OSError as PlanError."""
+    """Write the file atomically; PlanError if it cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(
@@ -71,40 +71,40 @@ def write(document: PlanDocument, path: Path) -> None:
                 file.write(dump(document))
                 file.flush()
                 os.fsync(file.fileno())
-                temporary.chmod(0o666 & ~_umask())  # as any file; temporary ones are private
+                temporary.chmod(0o666 & ~_umask())  # temporary files are private
                 temporary.replace(path)
             except BaseException:
                 temporary.unlink(missing_ok=True)
                 raise
     except OSError as error:
-        msg = f"The plan cannot be written to {path}: {error.strerror or error}."
+        msg = f"Cannot write the plan to {path}: {error.strerror or error}."
         raise PlanError(msg) from error
 
 
 def read(path: Path) -> PlanDocument:
-    """A plan file; PlanError says what is wrong with it."""
+    """Read and parse a plan file; PlanError if it is invalid."""
     try:
-        data = read_bounded(path, MOST_BYTES)
+        data = read_bounded(path, MAX_BYTES)
     except OSError as error:
-        msg = f"The plan {path} cannot be read: {error.strerror or error}."
+        msg = f"Cannot read the plan {path}: {error.strerror or error}."
         raise PlanError(msg) from error
     if data is None:
-        msg = f"{path} is no plan: it is larger than {MOST_BYTES >> 20} MiB."
+        msg = f"{path} is not a plan: it is larger than {MAX_BYTES >> 20} MiB."
         raise PlanError(msg)
     try:
         return parse(data.decode("utf-8"))
     except (PlanError, UnicodeDecodeError) as error:
-        msg = f"{path} is no plan that can be carried out: {error}. Make one with `plan --out`."
+        msg = f"{path} is not a valid plan: {error}. Make one with `plan --out`."
         raise PlanError(msg) from error
 
 
 def parse(text: str) -> PlanDocument:
-    """The same from its text."""
+    """Parse the text of a plan file; PlanError if it is invalid."""
     try:
         found = json.loads(text)
         version = PlanVersion.model_validate(found).version
         if version != VERSION:
-            msg = f"its version is {version}, and this program knows version {VERSION} only"
+            msg = f"its version is {version}; this program supports only version {VERSION}"
             raise PlanError(msg)
         plan = PlanModel.model_validate(found)
     except ValidationError as error:
@@ -165,7 +165,7 @@ def _flow(found: FlowPlanModel) -> FlowPlan:
         forecast=None if found.forecast is None else _forecast(found.forecast),
     )
     if len({action_key(action) for action in plan.actions}) < len(plan.actions):
-        msg = f"{plan.flow}: it has two actions for the same thing"
+        msg = f"{plan.flow}: it has two actions for the same subject"
         raise PlanError(msg)
     return plan
 

@@ -2,7 +2,7 @@
 """The JSON shapes of a plan file, as pydantic models; private to `plan_file`.
 
 A model of an action has the fields of its dataclass. An alias is the name in JSON, where it
-differs: `do` says which action, `before` what is there now.
+differs. `do` is the type of the action, `before` the current state.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from sparkmirror.topology.internal_topics import CreateInternalTopic, Side
 from sparkmirror.topology.topic_deletions import DeleteTopic
 from sparkmirror.topology.topics import CreateTopic, GrowTopic
 
-_MOST = 2**63 - 1
+_MAX = 2**63 - 1
 
 Text = Annotated[str, Field(min_length=1)]
-Count = Annotated[int, Field(ge=0, le=_MOST)]
-Positive = Annotated[int, Field(ge=1, le=_MOST)]
-Factor = Annotated[int, Field(ge=-1, le=_MOST)]
-Number = Annotated[float, Field(ge=0, le=_MOST, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=0, le=_MAX)]
+Positive = Annotated[int, Field(ge=1, le=_MAX)]
+Factor = Annotated[int, Field(ge=-1, le=_MAX)]
+Number = Annotated[float, Field(ge=0, le=_MAX, allow_inf_nan=False)]
 
 
 class Model(BaseModel):
-    """Nothing is converted, nothing may be missing or left over."""
+    """Strict: no conversions, no missing and no additional fields."""
 
     model_config = ConfigDict(
         extra="forbid", strict=True, frozen=True, alias_generator=to_camel, defer_build=True
@@ -44,14 +44,14 @@ class _ActionModel(Model):
     kind: ClassVar[type[Any]]
 
     def to_action(self) -> Action:
-        """The action of the planners."""
+        """Return the action as the planners use it."""
         names = [one.name for one in dataclasses.fields(self.kind)]
         action: Action = self.kind(**{name: getattr(self, name) for name in names})
         return action
 
     @classmethod
     def of(cls, action: Action) -> _ActionModel:
-        """The model of an action; configs in the order of their names."""
+        """Return the model of an action, with configs sorted by name."""
         values = {one.name: getattr(action, one.name) for one in dataclasses.fields(action)}
         return cls.model_construct(
             None,
@@ -147,11 +147,8 @@ class _AclModel(_ActionModel):
         try:
             binding = self._binding()
         except WireError as error:
-            raise ValueError(f"the ACL is none: {error}") from error
-        _require(
-            self.__pydantic_extra__ == binding.as_dict(),
-            "the ACL has fields that are not known here",
-        )
+            raise ValueError(f"the ACL is invalid: {error}") from error
+        _require(self.__pydantic_extra__ == binding.as_dict(), "the ACL has unknown fields")
         return self
 
     def _binding(self) -> AclBinding:
@@ -198,7 +195,7 @@ _MODELS: dict[type[Any], type[_ActionModel]] = {
 
 
 def dump_action(action: Action) -> dict[str, object]:
-    """An action as JSON."""
+    """Return an action as JSON."""
     model = _MODELS[type(action)].of(action)
     return model.model_dump(mode="json", by_alias=True)
 
@@ -211,14 +208,14 @@ class FlowName(Model):
 
 
 class ClusterIds(Model):
-    """None: the brokers do not tell."""
+    """None: the brokers have no cluster id."""
 
     source: Text | None
     target: Text | None
 
 
 class TopicForecastModel(Model):
-    """What there is to copy of one topic."""
+    """The amount to copy of one topic."""
 
     topic: Text
     records: Count
@@ -226,7 +223,7 @@ class TopicForecastModel(Model):
 
 
 class ForecastModel(Model):
-    """What there is to copy of a flow."""
+    """The amount to copy of a flow."""
 
     records: Count
     bytes: Count | None
@@ -275,7 +272,7 @@ def _require(holds: bool, message: str) -> None:
         raise ValueError(message)
 
 
-_COMPLAINTS = {
+_ERROR_TEXTS = {
     "missing": "is missing",
     "string_type": "is not a string",
     "string_too_short": "is empty",
@@ -295,29 +292,28 @@ _COMPLAINTS = {
 
 
 def describe(error: ValidationError) -> str:
-    """The first thing that is wrong, with its place."""
+    """Return the first error, with its place in the file."""
     found = error.errors(include_url=False)[0]
     kind, context = found["type"], found.get("ctx", {})
     steps = _steps(found["loc"])
     if kind == "value_error":
         return f"{', '.join(steps)}: {context['error']}"
     if kind.startswith("union_tag"):
-        name, complaint = "do", "is missing"
-        if kind == "union_tag_invalid":
-            complaint = f"is {context['tag']!r}, and nobody here knows how to do that"
-        return f"{', '.join(steps)}: {name} {complaint}"
+        is_unknown = kind == "union_tag_invalid"
+        problem = f"is {context['tag']!r}, an unknown action" if is_unknown else "is missing"
+        return f"{', '.join(steps)}: do {problem}"
     *place, name = steps
     where = f"{', '.join(place)}: " if place else ""
     if kind == "extra_forbidden":
-        return f"{where}{name!r} is not a field that is known here"
+        return f"{where}{name!r} is an unknown field"
     if kind == "enum":
         expected = str(context["expected"]).replace("'", "").replace(" or ", ", ")
         return f"{where}{name} is {found['input']!r}, not one of {expected}"
-    return f"{where}{name} {_COMPLAINTS.get(kind, found['msg'])}"
+    return f"{where}{name} {_ERROR_TEXTS.get(kind, found['msg'])}"
 
 
 def _steps(location: tuple[int | str, ...]) -> list[str]:
-    """`the plan`, `flows 1`, `actions 3`, `after`; the tag of a union is left out."""
+    """Name the place, such as `the plan`, `flows 1`, `actions 3`, `after`, without union tags."""
     steps = ["the plan"]
     previous: int | str = ""
     for step in location:

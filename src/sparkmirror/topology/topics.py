@@ -2,7 +2,8 @@
 """Plans which remote topics to create or grow, from both clusters' topics. Pure.
 
 A topic's configs are needed only for its creation, so planning has two steps: `topics_to_create`
-lists the source topics whose configs are needed, `plan_topics` plans.
+lists the source topics whose configs are needed, `plan_topics` plans. Also has the error messages
+for topics that must be created or grown manually.
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from sparkmirror.errors import BrokerError, ClusterError
 from sparkmirror.kafka.descriptions import ConfigSource, NewTopic
-from sparkmirror.topology.manual_steps import CREATION_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from sparkmirror.kafka.descriptions import ConfigEntry, TopicDescription
+
+CREATION_KEY = "topic.creation.enabled"
+_AUTHORIZATION_CODES = frozenset({29, 30, 31})  # on the topic, on a group, on the cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,90 +45,18 @@ class GrowTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionMismatch:
-    """The remote topic has more partitions than its source; Kafka never shrinks a topic."""
+class TopicNotice:
+    """A topic that is not mirrored as its source is; `kind` and `remote` identify the notice."""
 
-    source: str
+    kind: str
     remote: str
-    source_partitions: int
-    remote_partitions: int
+    message: str
 
     def __str__(self) -> str:
-        return (
-            f"Remote topic '{self.remote}' has {self.remote_partitions} partitions, its source "
-            f"'{self.source}' has {self.source_partitions}: the additional ones stay empty, and "
-            f"producers map keys to other partitions there."
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigsUnknown:
-    """A topic is not created yet because its configs cannot be read.
-
-    Without them a compacted topic would be created with cleanup.policy=delete.
-    """
-
-    source: str
-    remote: str
-
-    def __str__(self) -> str:
-        return (
-            f"Topic '{self.source}' is not mirrored yet: cannot read its configs, so "
-            f"'{self.remote}' is not created. Grant DESCRIBE_CONFIGS on '{self.source}'."
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class NameCollision:
-    """Two source topics have the same remote name; only the first is mirrored."""
-
-    remote: str
-    first: str
-    second: str
-
-    def __str__(self) -> str:
-        return (
-            f"Topics '{self.first}' and '{self.second}' have the same remote name "
-            f"'{self.remote}'; only the first is mirrored. Check the replication policy."
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class MissingTopic:
-    """A remote topic that must be created manually."""
-
-    source: str
-    remote: str
-    shape: str
-
-    def __str__(self) -> str:
-        return (
-            f"Topic '{self.source}' is not mirrored: '{self.remote}' does not exist, and "
-            f"{CREATION_KEY} is false. Create it with {self.shape}."
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class TooFewPartitions:
-    """A remote topic that must be grown manually."""
-
-    source: str
-    remote: str
-    source_partitions: int
-    remote_partitions: int
-
-    def __str__(self) -> str:
-        return (
-            f"Topic '{self.source}' is mirrored partially: '{self.remote}' has "
-            f"{self.remote_partitions} of its {self.source_partitions} partitions, and "
-            f"{CREATION_KEY} is false. Add the other partitions."
-        )
+        return self.message
 
 
 TopicAction: TypeAlias = CreateTopic | GrowTopic
-TopicNotice: TypeAlias = (
-    PartitionMismatch | ConfigsUnknown | NameCollision | MissingTopic | TooFewPartitions
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,24 +124,22 @@ def plan_topics(
         owner = owners.setdefault(remote, name)
         existing = target.get(remote)
         if owner != name:
-            notices.append(NameCollision(remote, owner, name))
+            notices.append(_name_collision(owner, name, remote))
         elif existing is None and not rules.creates:
             copied = copied_configs(configs.get(name, ()), rules)
             new = NewTopic(remote, topic.partitions, replication_factor, copied)
-            notices.append(MissingTopic(name, remote, new.shape))
+            notices.append(_missing_topic(name, new))
         elif existing is None and name in configs:
             copied = copied_configs(configs[name], rules)
             actions.append(CreateTopic(name, remote, topic.partitions, replication_factor, copied))
         elif existing is None:
-            notices.append(ConfigsUnknown(name, remote))
+            notices.append(_configs_unknown(name, remote))
         elif existing.partitions < topic.partitions and not rules.creates:
-            few = TooFewPartitions(name, remote, topic.partitions, existing.partitions)
-            notices.append(few)
+            notices.append(_too_few_partitions(topic, existing))
         elif existing.partitions < topic.partitions:
             actions.append(GrowTopic(name, remote, existing.partitions, topic.partitions))
         elif existing.partitions > topic.partitions:
-            mismatch = PartitionMismatch(name, remote, topic.partitions, existing.partitions)
-            notices.append(mismatch)
+            notices.append(_too_many_partitions(topic, existing))
     return TopicPlan(tuple(actions), tuple(notices))
 
 
@@ -227,3 +157,83 @@ def copied_configs(entries: Sequence[ConfigEntry], rules: TopicRules) -> dict[st
         if entry.value is not None and rules.copies_config(entry.name):
             copied[entry.name] = entry.value
     return copied
+
+
+def _name_collision(first: str, second: str, remote: str) -> TopicNotice:
+    return TopicNotice(
+        "name collision",
+        remote,
+        f"Topics '{first}' and '{second}' have the same remote name '{remote}'; only the first is "
+        "mirrored. Check the replication policy.",
+    )
+
+
+def _configs_unknown(source: str, remote: str) -> TopicNotice:
+    # Without its configs a compacted topic would be created with cleanup.policy=delete.
+    return TopicNotice(
+        "configs unknown",
+        remote,
+        f"Topic '{source}' is not mirrored yet: cannot read its configs, so '{remote}' is not "
+        f"created. Grant DESCRIBE_CONFIGS on '{source}'.",
+    )
+
+
+def _missing_topic(source: str, topic: NewTopic) -> TopicNotice:
+    return TopicNotice(
+        "missing topic",
+        topic.name,
+        f"Topic '{source}' is not mirrored: '{topic.name}' does not exist, and {CREATION_KEY} is "
+        f"false. Create it with {topic.shape}.",
+    )
+
+
+def _too_few_partitions(source: TopicDescription, remote: TopicDescription) -> TopicNotice:
+    return TopicNotice(
+        "too few partitions",
+        remote.name,
+        f"Topic '{source.name}' is mirrored partially: '{remote.name}' has {remote.partitions} of "
+        f"its {source.partitions} partitions, and {CREATION_KEY} is false. Add the other "
+        "partitions.",
+    )
+
+
+def _too_many_partitions(source: TopicDescription, remote: TopicDescription) -> TopicNotice:
+    return TopicNotice(
+        "too many partitions",
+        remote.name,
+        f"Remote topic '{remote.name}' has {remote.partitions} partitions, its source "
+        f"'{source.name}' has {source.partitions}: the additional ones stay empty, and producers "
+        "map keys to other partitions there.",
+    )
+
+
+def missing_topic_error(topic: NewTopic, cluster: str) -> ClusterError:
+    """Create the error for a missing topic that sparkmirror may not create."""
+    return ClusterError(
+        f"Topic '{topic.name}' does not exist on cluster '{cluster}', and {CREATION_KEY} is false. "
+        f"Create it with {topic.shape}.",
+        cluster=cluster,
+    )
+
+
+def with_remedy(error: BrokerError, remedy: str) -> BrokerError:
+    """Add the remedy to an authorization error; return other errors unchanged."""
+    if error.code not in _AUTHORIZATION_CODES:
+        return error
+    return BrokerError(
+        f"{error} {remedy}",
+        cluster=error.cluster,
+        code=error.code,
+        retriable=error.retriable,
+        topic=error.topic,
+    )
+
+
+def creation_remedy(topic: NewTopic) -> str:
+    """Return the remedy for a rejected creation."""
+    return f"Create it manually with {topic.shape}, or grant CREATE on it or on the cluster."
+
+
+def growth_remedy(partitions: int) -> str:
+    """Return the remedy for rejected growth."""
+    return f"Grow it manually to {partitions} partitions, or grant ALTER on it."

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Growing pauses: a broken partition costs little and is never given up."""
+"""Exponential backoff with jitter; retries never stop."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _FIRST_SLOW, _LONGEST_SLOW = 5.0, 60.0
 
 
 class Backoff:
-    """Doubles from a tenth of a second to five, or from five seconds to a minute when slow."""
+    """Doubles the pause from 0.1 to 5 seconds, or from 5 to 60 seconds when slow."""
 
     __slots__ = ("_pause",)
 
@@ -18,7 +18,7 @@ class Backoff:
         self._pause = 0.0
 
     def next_pause(self, *, slow: bool = False) -> float:
-        """The pause before the next attempt, a fifth more or less than planned."""
+        """Return the seconds until the next attempt, with 20 % jitter."""
         first, longest = (_FIRST_SLOW, _LONGEST_SLOW) if slow else (_FIRST, _LONGEST)
         self._pause = min(max(self._pause * 2, first), longest)
         return self._pause * random.uniform(0.8, 1.2)  # noqa: S311 - spreads load, guards nothing
@@ -29,5 +29,5 @@ class Backoff:
         return self._pause > 0
 
     def reset(self) -> None:
-        """Something worked: begin with short pauses again."""
+        """Start again with the shortest pause, after a success."""
         self._pause = 0.0

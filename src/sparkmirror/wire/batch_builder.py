@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Record batches that we write ourselves: ledger entries and dead letters, headers included.
+"""Build record batches for records of this process: ledger entries and dead letters.
 
     record   length VARINT | attributes INT8 | timestamp delta VARINT | offset delta VARINT
              key length VARINT (-1: null) | key | value length VARINT (-1: null) | value
              headers VARINT, each: key length VARINT | key | value length VARINT (-1) | value
 
-Header keys are bytes here: those of a copied record need not be UTF-8.
+Header keys are bytes, because the keys of a copied record may not be UTF-8.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Header = tuple[bytes, bytes | None]
 
 
 class NewRecord(NamedTuple):
-    """A record to be written."""
+    """A record to write."""
 
     key: bytes | None
     value: bytes | None
@@ -27,7 +27,7 @@ class NewRecord(NamedTuple):
 
 
 def build_batch(records: Sequence[NewRecord], timestamp_ms: int) -> bytearray:
-    """An uncompressed record batch, not yet stamped; every record gets the timestamp."""
+    """Build an uncompressed record batch for `stamp`; all records have the same timestamp."""
     body = bytearray()
     for index, record in enumerate(records):
         frame = bytearray(b"\x00\x00")  # attributes, timestamp delta

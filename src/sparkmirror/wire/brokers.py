@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The brokers of one cluster: their addresses and the connections to them.
 
-A broker that refuses a login is not tried again for a while, by no connection of the process with
-the same credentials. Missing credentials (a token endpoint that is down) do not count: their
-sources have pauses of their own.
+After a broker refuses a login, a circuit breaker blocks further logins with the same credentials,
+for all connections of the process. Missing credentials (a token endpoint that is down) do not open
+the breaker: token sources have their own backoff.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from sparkmirror.wire.settings import ConnectionSettings
 _MAX_RETRIABLE_PAUSE_SECONDS = 5.0
 
 LoginBreaker = CircuitBreaker[tuple[Address, SecuritySettings], Refusal]
-LOGIN_BREAKER = LoginBreaker()  # of all connections of the process
+LOGIN_BREAKER = LoginBreaker()  # shared by all connections of the process
 
 
 class Brokers:
-    """Opens connections when they are needed. Owned by the loop's thread.
+    """Opens connections on demand. Owned by the loop's thread.
 
-    `on_ready` is called with each connection that has opened, before its first request.
+    Calls `on_ready` with each new connection, before its first request.
     """
 
     def __init__(
@@ -52,20 +52,20 @@ class Brokers:
         self._next_bootstrap = random.randrange(count)  # noqa: S311 - spreads load
         self._next_node = -1
         self._addresses: dict[int, Address] = {}
-        self._listed: list[int] = []  # nodes that the last metadata response named
+        self._listed: list[int] = []  # the nodes of the last metadata response
         self._connections: dict[tuple[int, int], BrokerConnection] = {}
         self._bootstrap: BrokerConnection | None = None
 
     @property
     def addresses(self) -> Mapping[int, Address]:
-        """The advertised addresses of the brokers that are in the cluster, by node."""
+        """The advertised addresses of the live brokers, by node."""
         return {node: self._addresses[node] for node in self._listed}
 
     def learn(self, brokers: Iterable[Any]) -> None:
-        """Take over the brokers of a metadata response.
+        """Update the addresses from a metadata response.
 
-        Connections to brokers that have moved are closed. The bootstrap connection becomes the
-        connection of the broker that advertises its address, or is closed.
+        Closes connections to brokers whose address changed. The bootstrap connection becomes the
+        connection of the broker that advertises its address; if there is none, it is closed.
         """
         listed = {one.node_id: Address(one.host, one.port) for one in brokers}
         for node, address in listed.items():
@@ -87,22 +87,24 @@ class Brokers:
         bootstrap.close("no longer needed")
 
     def connection(self, node: int, lane: int = 0) -> BrokerConnection:
-        """The connection to a broker, opened if need be; raises ConnectionLostError at once.
+        """Return the connection to a broker; open it if there is none. Does not block.
 
-        Another lane is another connection: a broker answers one request of each at a time.
+        Each lane is a separate connection, because a broker serves one request per connection at a
+        time. Raises ConnectionLostError.
         """
         connection = self._connections.get((node, lane))
         if connection is None or connection.closed:
             if node not in self._addresses:
-                raise self._error(str(node), LossKind.UNREACHABLE, "it is not in the metadata")
+                reason = "the broker is not in the metadata"
+                raise self._error(str(node), LossKind.UNREACHABLE, reason)
             connection = self._open(self._addresses[node])
             self._connections[node, lane] = connection
         return connection
 
     def bootstrap_connection(self, connect_seconds: float | None = None) -> BrokerConnection:
-        """A connection to any address; the next one after each that was lost.
+        """Return a connection to any address; after a loss, to the next address.
 
-        Addresses that refused a login lately are left out, unless all did.
+        Skips addresses that refused a login recently, unless all did.
         """
         if self._bootstrap is None or self._bootstrap.closed:
             choices = [*self.bootstrap_addresses, *self._addresses.values()]
@@ -114,7 +116,6 @@ class Brokers:
         return self._bootstrap
 
     def ready_nodes(self) -> list[int]:
-        """The brokers with an open connection."""
         return sorted(
             node
             for (node, lane), one in self._connections.items()
@@ -122,9 +123,9 @@ class Brokers:
         )
 
     def next_node(self) -> int | None:
-        """A broker of the cluster for any request; another one each time.
+        """Return the next broker in turn, for a request that any broker can serve.
 
-        Those that refused a login lately are left out, unless all did.
+        Skips brokers that refused a login recently, unless all did.
         """
         nodes = [
             node
@@ -139,19 +140,17 @@ class Brokers:
         return connection is not None and not connection.closed
 
     def check_timeouts(self) -> None:
-        """Close connections whose requests have waited too long, and unused ones."""
+        """Close idle connections and those with a request that timed out."""
         now = time.monotonic()
         for connection in self.connections():
             connection.check_timeout(now)
             connection.check_idle(now)
 
     def connections(self) -> list[BrokerConnection]:
-        """All that were opened and are still of use."""
         own = [] if self._bootstrap is None else [self._bootstrap]
         return [*self._connections.values(), *own]
 
     def close(self, reason: str) -> None:
-        """Close every connection."""
         for connection in self.connections():
             connection.close(reason)
 
@@ -181,19 +180,19 @@ class Brokers:
         return LOGIN_BREAKER.current_error(key, time.monotonic()) is not None
 
     def on_connection_ready(self, connection: BrokerConnection) -> None:
-        """Note that the broker let us in."""
+        """Close the circuit breaker: the login succeeded."""
         LOGIN_BREAKER.record_success((connection.address, self._settings.security))
         if self._on_ready is not None:
             self._on_ready(connection)
 
     def on_connection_refused(self, connection: BrokerConnection, refusal: Refusal) -> None:
-        """Leave the broker alone for a while."""
+        """Open the circuit breaker: the broker refused the login."""
         longest = _MAX_RETRIABLE_PAUSE_SECONDS if refusal.retriable else MAX_PAUSE_SECONDS
         key = (connection.address, self._settings.security)
         LOGIN_BREAKER.record_failure(key, refusal, time.monotonic(), longest)
 
     def on_connection_failed(self, connection: BrokerConnection) -> None:
-        """Let another connection try the login."""
+        """Allow another connection to try the login."""
         key = (connection.address, self._settings.security)
         LOGIN_BREAKER.cancel_trial(key, time.monotonic())
 

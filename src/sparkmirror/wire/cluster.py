@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster as a task sees it: topic metadata, and a connection to each broker (`Brokers`).
+"""Topic metadata of one cluster, and a connection to each of its brokers (`Brokers`).
 
-Metadata is requested when something is missing (`track_topics`) or wrong (`refresh_metadata`), one
-request at a time, with a growing pause while no broker answers. Each request goes to another
-broker, because one of them may have stale metadata. Owned by the loop's thread.
+Requests metadata when a topic is missing (`track_topics`) or its metadata is stale
+(`refresh_metadata`): one request at a time, with exponential backoff while no broker answers. Each
+request goes to the next broker, because one of them may have stale metadata. Owned by the loop's
+thread.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 5.0
 _ERROR_PAUSE = 1.0
 _METADATA_VERSION = 12
-_ENOUGH_BROKERS = 3  # to ask in turn; no further connections are opened for metadata alone
+_ENOUGH_BROKERS = 3  # open no further connections for metadata alone
 
 
 class Cluster:
-    """A cluster as seen from one task."""
+    """The metadata and connections of one task."""
 
     def __init__(
         self, loop: EventLoop, settings: ConnectionSettings, resolver: DnsResolver = RESOLVER
@@ -44,12 +45,12 @@ class Cluster:
             loop, settings, resolver=resolver, on_ready=BrokerConnection.measure_round_trip
         )
         self._topics: set[str] = set()
-        self._missing: set[str] = set()  # topics to ask about unless an answer comes before
-        self._due: set[str] = set()  # topics to ask about in any case
+        self._missing: set[str] = set()  # to request, unless a response describes them first
+        self._due: set[str] = set()  # to request in any case
         self._is_all_due = False
         self._in_flight = False
         self._last_node = -1
-        self._unchanged_responses = 0  # answers in a row that said nothing new
+        self._unchanged_responses = 0  # consecutive responses without a change
         self._pause = 0.0
         self._timer: Timer | None = None
         self._requested_at = 0.0
@@ -69,7 +70,7 @@ class Cluster:
     # --- metadata
 
     def track_topics(self, topics: Iterable[str]) -> None:
-        """Keep track of these topics, and ask about those that are not known yet."""
+        """Keep the metadata of these topics; request it for those that are unknown."""
         topics = set(topics)
         self._topics |= topics
         missing = {topic for topic in topics if not self._metadata.is_found(topic)}
@@ -78,7 +79,7 @@ class Cluster:
             self._schedule(0.0)
 
     def refresh_metadata(self, after: float = 0.0, topics: Iterable[str] | None = None) -> None:
-        """Ask about these topics, or all, soon or after a pause; many calls become one request."""
+        """Request the metadata of these topics (default: all) after a delay; coalesces calls."""
         if topics is None:
             self._is_all_due = True
         else:
@@ -87,7 +88,7 @@ class Cluster:
 
     def _schedule(self, after: float) -> None:
         if self._in_flight:
-            return  # what is due is asked after the answer
+            return  # the response triggers the next request
         now = time.monotonic()
         delay = max(after, self._requested_at + self._pause - now, 0.0)
         if self._timer is not None:
@@ -129,7 +130,7 @@ class Cluster:
         connection.request(message, self._on_metadata, failed, newest=_METADATA_VERSION)
 
     def _any_connection(self) -> BrokerConnection:
-        """To another broker than the last time, if there is one to another."""
+        """Return a connection to the next broker in turn."""
         ready = self._brokers.ready_nodes()
         if ready:
             if len(ready) <= self._unchanged_responses and len(ready) < _ENOUGH_BROKERS:
@@ -140,10 +141,10 @@ class Cluster:
         return self._brokers.bootstrap_connection()
 
     def _open_another(self) -> None:
-        """Open a connection to one more broker; once it is ready it is asked in its turn."""
+        """Open a connection to one more broker, for later requests."""
         node = self.next_node()
         if node is not None:
-            with suppress(UnreachableError):  # those that are connected can be asked
+            with suppress(UnreachableError):  # the connected brokers can still serve requests
                 self.connection(node)
 
     def _on_failure(self, names: Collection[str], error: UnreachableError) -> None:
@@ -159,8 +160,8 @@ class Cluster:
         self.error = None
         self._pause = _FIRST_PAUSE
         self._brokers.learn(answer.brokers)
-        is_news = [self._metadata.update(topic) for topic in answer.topics]
-        self._unchanged_responses = 0 if any(is_news) else self._unchanged_responses + 1
+        changes = [self._metadata.update(topic) for topic in answer.topics]
+        self._unchanged_responses = 0 if any(changes) else self._unchanged_responses + 1
         for listener in self.metadata_listeners:
             listener()
         self._missing = {one for one in self._missing if not self._metadata.is_found(one)}
@@ -170,38 +171,31 @@ class Cluster:
     # --- brokers
 
     def connection(self, node: int, lane: int = 0) -> BrokerConnection:
-        """The connection to a broker, opened if need be; raises UnreachableError at once.
-
-        Another lane is another connection: a broker answers one request of each at a time.
-        """
+        """See `Brokers.connection`."""
         return self._brokers.connection(node, lane)
 
     def next_node(self) -> int | None:
-        """A broker for any request; another one each time."""
+        """See `Brokers.next_node`."""
         return self._brokers.next_node()
 
     def report_error(self, error: UnreachableError) -> None:
-        """A broker does not answer: show it until the cluster answers about its brokers again."""
+        """Record that a broker does not answer, until the next metadata response."""
         self.error = error
         self.refresh_metadata(after=_ERROR_PAUSE)
 
     def has_metadata(self, tp: TopicPartition) -> bool:
-        """Whether the cluster has answered about the partition's topic, well or badly."""
+        """Whether the metadata has the partition's topic, or an error for it."""
         return tp in self.leaders or self._metadata.has_response(tp.topic)
 
     def leader_error(self, tp: TopicPartition) -> int:
-        """Why a partition has no known leader, as an error code."""
+        """The error code that says why a partition has no known leader."""
         return self.topic_errors.get(tp.topic, error_codes.NO_LEADER)
 
     def check_timeouts(self) -> None:
-        """Close connections whose requests have waited too long, and those that nobody uses.
-
-        Called about once a second.
-        """
+        """Close idle connections and those with a timed out request; call about once a second."""
         self._brokers.check_timeouts()
 
     def close(self) -> None:
-        """Close every connection."""
         self.metadata_listeners.clear()
         self._brokers.close("the task ended")
         if self._timer is not None:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The five compression codecs of a record batch, in the dialects Kafka's Java code reads.
+"""The five compression codecs of a record batch, as Kafka's Java clients write and read them.
 
-lz4 needs frames with independent blocks, snappy is wrapped in the framing of the Java snappy
-library (a 16-byte header, then blocks with a four-byte length each).
+lz4 needs frames with independent blocks. snappy uses the framing of the Java library snappy-java (a
+16-byte header, then blocks with a four-byte length each).
 
-A few damaged or hostile bytes can claim to be gigabytes: nothing is decompressed beyond a bound.
+A few corrupt or malicious bytes can expand to gigabytes, so decompression has a size limit.
 """
 
 from __future__ import annotations
@@ -21,36 +21,37 @@ NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 MAX_DECOMPRESSED_BYTES = (
     256 << 20
-)  # what one record batch may hold; brokers take 1 MiB unless told otherwise
+)  # limit for one record batch; the brokers' default max.message.bytes is 1 MiB
 
 _XERIAL_HEADER = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK = 32 * 1024
 _BLOCK_LENGTH = struct.Struct(">i")
-_GZIP_WINDOW = 31  # zlib's number for a gzip header
+_GZIP_WINDOW = 31  # zlib's wbits for a gzip header
 _FIRST_GUESS = 16 * 1024
-_LZ4_GROWTH = 255  # a block never says more than this many times what it is
+_LZ4_GROWTH = 255  # the largest compression ratio of an lz4 block
 _LZ4_FLAGS_AT = 4
-_LZ4_HAS_SIZE = 0x08  # the frame's header claims a size
-_NO_ROOM = "failed to write whole buffer"  # how cramjam says that the output was too small
+_LZ4_HAS_SIZE = 0x08  # the frame's header has a content size
+_NO_ROOM = "failed to write whole buffer"  # cramjam's error if the output buffer is too small
 
 
 def codec_id(name: str | None) -> int | None:
-    """The codec that compression.type names; None for none in particular."""
+    """The codec of a compression.type; None keeps the codec of the source."""
     return None if name is None else NAMES.index(name)
 
 
 def decompress(codec: int, body: memoryview) -> bytes:
-    """The records as they were before compression."""
+    """Decompress the records of one batch, up to MAX_DECOMPRESSED_BYTES."""
     plain = decompress_within(codec, body, MAX_DECOMPRESSED_BYTES)
     if plain is None:
         raise CorruptRecordBatchError(
-            f"codec {codec} makes more than {MAX_DECOMPRESSED_BYTES >> 20} MiB of one record batch"
+            f"one record batch with codec {codec} decompresses to more than "
+            f"{MAX_DECOMPRESSED_BYTES >> 20} MiB"
         )
     return plain
 
 
 def decompress_within(codec: int, body: memoryview, most: int) -> bytes | None:
-    """The records as they were before compression; None if they are larger than `most`."""
+    """Decompress the records of one batch; None if they are larger than `most` bytes."""
     try:
         if codec == NONE:
             return bytes(body) if len(body) <= most else None
@@ -63,12 +64,13 @@ def decompress_within(codec: int, body: memoryview, most: int) -> bytes | None:
         if codec == ZSTD:
             return _unzstd(body, most)
     except (zlib.error, RuntimeError, cramjam.DecompressionError, struct.error) as error:
-        raise CorruptRecordBatchError(f"codec {codec} cannot decompress it: {error}") from error
+        raise CorruptRecordBatchError(
+            f"codec {codec} cannot decompress the record batch: {error}"
+        ) from error
     raise CorruptRecordBatchError(f"unknown compression codec {codec}")
 
 
 def compress(codec: int, body: bytes) -> bytes:
-    """The records compressed."""
     if codec == NONE:
         return body
     if codec == GZIP:
@@ -91,7 +93,7 @@ def _gunzip(body: memoryview, most: int) -> bytes | None:
     if len(plain) > most:
         return None
     if not unpacker.eof:
-        raise CorruptRecordBatchError(f"codec {GZIP} cannot decompress it: it is cut off")
+        raise _truncated(GZIP)
     return plain
 
 
@@ -99,14 +101,14 @@ def _unlz4(body: memoryview, most: int) -> bytes | None:
     has_size = len(body) > _LZ4_FLAGS_AT and body[_LZ4_FLAGS_AT] & _LZ4_HAS_SIZE
     if not has_size and _LZ4_GROWTH * len(body) <= most:
         return bytes(lz4.frame.decompress(body))
-    # Step by step: the library sets aside whatever the frame claims to hold.
+    # In steps, because the library allocates whatever size the frame's header claims.
     unpacker = lz4.frame.LZ4FrameDecompressor()
     step = min(most, max(_FIRST_GUESS, 4 * len(body))) + 1
     plain: bytes = unpacker.decompress(body, step)
     parts, size = [plain], len(plain)
     while not unpacker.eof and size <= most:
         if unpacker.needs_input:
-            raise CorruptRecordBatchError(f"codec {LZ4} cannot decompress it: it is cut off")
+            raise _truncated(LZ4)
         plain = unpacker.decompress(b"", step)
         parts.append(plain)
         size += len(plain)
@@ -140,7 +142,7 @@ def _unsnap(body: memoryview, most: int) -> bytes | None:
         (size,) = _BLOCK_LENGTH.unpack_from(body, position)
         position += _BLOCK_LENGTH.size
         if not 0 <= size <= len(body) - position:
-            raise CorruptRecordBatchError(f"codec {SNAPPY} cannot decompress it: it is cut off")
+            raise _truncated(SNAPPY)
         block = _unsnap_block(body[position : position + size], left)
         if block is None:
             return None
@@ -154,3 +156,9 @@ def _unsnap_block(block: memoryview, most: int) -> bytes | None:
     if cramjam.snappy.decompress_raw_len(block) > most:
         return None
     return bytes(cramjam.snappy.decompress_raw(block))
+
+
+def _truncated(codec: int) -> CorruptRecordBatchError:
+    return CorruptRecordBatchError(
+        f"codec {codec} cannot decompress the record batch: the data is truncated"
+    )

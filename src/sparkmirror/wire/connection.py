@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One TCP connection to one broker: requests go out in order, replies come back in order.
+"""One TCP connection to one broker: responses arrive in the order of the requests.
 
-Uses kafka-python's codecs, not its network layer, which copies payload several times (290 MB per
-CPU-second against 990). Writes are gathered without joining buffers; reads go straight into the
-buffer where the payload stays. TLS is a socket of its own (`tls_socket`). SASL authentication comes
-before any other request (`sasl_authenticator`). Owned by the loop's thread.
+Uses kafka-python's codecs, but not its network layer, which copies payload several times (290 MB
+per CPU-second; this one reaches 990). Writes use scatter/gather; reads go directly into the buffer
+that keeps the payload. `tls_socket` adds TLS. SASL authentication precedes all other requests
+(`sasl_authenticator`). Owned by the loop's thread.
 """
 
 from __future__ import annotations
@@ -52,10 +52,8 @@ from sparkmirror.wire.settings import ConnectionSettings
 from sparkmirror.wire.tls_socket import TlsSocket
 
 _MAX_GATHERED = 256
-_PROGRESS_BYTES = 16 * 1024  # in a request's time: an answer that comes more slowly is none
-_HIGH_LATENCY_SECONDS = (
-    0.005  # a round trip that makes waiting for an answer before the next request dear
-)
+_PROGRESS_BYTES = 16 * 1024  # per request timeout: a slower response counts as none
+_HIGH_LATENCY_SECONDS = 0.005  # from this round trip on, one request at a time is too slow
 _CORRELATION = struct.Struct(">i")
 OnResponse = Callable[[memoryview], None]
 OnFailure = Callable[[ConnectionLostError], None]
@@ -70,20 +68,20 @@ class _PendingRequest(NamedTuple):
 
 
 class ConnectionOwner(Protocol):
-    """What a connection reports its opening to."""
+    """Receives the events of opening a connection."""
 
     def on_connection_ready(self, connection: BrokerConnection) -> None:
-        """Handle a connection whose API versions are known and whose login is done."""
+        """Handle a connection that has authenticated and knows the API versions."""
 
     def on_connection_refused(self, connection: BrokerConnection, refusal: Refusal) -> None:
-        """Handle a failed TLS handshake or login, also a later one."""
+        """Handle a failed TLS handshake, login or re-authentication."""
 
     def on_connection_failed(self, connection: BrokerConnection) -> None:
-        """Handle a connection that closed before it was ready, for another reason."""
+        """Handle any other failure before the connection was ready."""
 
 
 class BrokerConnection:
-    """Opens, authenticates if needed, then sends what was queued meanwhile."""
+    """Connects and authenticates, then sends the requests queued meanwhile."""
 
     def __init__(
         self,
@@ -106,17 +104,16 @@ class BrokerConnection:
         self.closed = False
         self.is_high_latency = False
         self._is_open = False
-        self._is_late = False  # the first answer came late
+        self._is_late = False  # the first response took longer than _HIGH_LATENCY_SECONDS
         self._began_at = self._used_at = time.monotonic()
         self._sent_at = 0.0
         self._received_at = 0.0
-        self._received_bytes = 0  # of an answer, since then
+        self._received_bytes = 0  # of an incomplete response, since _received_at
         self._correlation = 0
         self._outgoing: deque[memoryview | bytes | bytearray] = deque()
         self._pending: deque[_PendingRequest] = deque()
-        self._awaiting_authentication: deque[tuple[_PendingRequest, Sequence[Any]]] = (
-            deque()
-        )  # until we have logged in again
+        # Held back during re-authentication.
+        self._awaiting_authentication: deque[tuple[_PendingRequest, Sequence[Any]]] = deque()
         self._before_ready: list[tuple[Callable[[], None], OnFailure]] = []
         self._reader = FrameReader()
         self._authenticator: SaslAuthenticator | None = None
@@ -124,7 +121,7 @@ class BrokerConnection:
         self._addresses = numeric_addresses(*address)
         self._is_resolving = not self._addresses
         self._socket: socket.socket | TlsSocket = (
-            socket.socket() if self._is_resolving else self._dial()  # one that is never connected
+            socket.socket() if self._is_resolving else self._dial()  # a placeholder until then
         )
         self._deadline_timer = loop.call_later(self._connect_seconds, self._check_open)
         if self._is_resolving:
@@ -134,15 +131,15 @@ class BrokerConnection:
     # --- opening
 
     def _resolve(self) -> None:
-        """Look the broker's name up; the loop goes on meanwhile."""
+        """Resolve the broker's host name without blocking the loop."""
         loop, resolver = self._loop, self._resolver
         resolver.resolve(
             *self.address, lambda answer: loop.call_soon_threadsafe(lambda: self._resolved(answer))
         )
         if resolver.cached(*self.address):
-            loop.call_later(CACHED_AFTER_SECONDS, self._use_known_addresses)
+            loop.call_later(CACHED_AFTER_SECONDS, self._use_cached_addresses)
 
-    def _use_known_addresses(self) -> None:
+    def _use_cached_addresses(self) -> None:
         self._resolved(Resolution(self._resolver.cached(*self.address)))
 
     def _resolved(self, answer: Resolution) -> None:
@@ -178,7 +175,7 @@ class BrokerConnection:
         return sock
 
     def _continue_opening(self) -> None:
-        """Go on with opening: TCP has connected or failed, or the TLS handshake goes on."""
+        """Handle the result of the TCP connect, or the next step of the TLS handshake."""
         if isinstance(self._socket, socket.socket):
             code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if code:
@@ -209,22 +206,20 @@ class BrokerConnection:
             return
         longest = self._connect_seconds
         if self._is_resolving:
-            reason = f"its name was not resolved within {longest:g} s"
+            reason = f"the host name was not resolved within {longest:g} s"
             self.close(reason, LossKind.UNREACHABLE)
         elif not self._is_open and self._addresses:
             self._deadline_timer = self._loop.call_later(longest, self._check_open)
-            self._next_address("no answer")
-        elif (
-            self._authenticator is not None and self._authenticator.is_computing
-        ):  # not the broker's fault
+            self._next_address("no response")
+        elif self._authenticator is not None and self._authenticator.is_computing:
             longest = self._settings.request_timeout_seconds
             if time.monotonic() - self._began_at > longest:
-                reason = f"there was nothing to log in with within {longest:g} s"
+                reason = f"no credentials were available within {longest:g} s"
                 self.close(reason, LossKind.NOT_READY)
             else:
                 self._deadline_timer = self._loop.call_later(1.0, self._check_open)
         else:
-            self._close_with_hint(f"no answer within {longest:g} s")
+            self._close_with_hint(f"no response within {longest:g} s")
 
     def _request_api_versions(self) -> None:
         request = ApiVersionsRequest(version=0)  # every broker knows it; no flexible header
@@ -232,10 +227,10 @@ class BrokerConnection:
         def versions(frame: memoryview) -> None:
             answer = decode_response(request.header.get_response_class(), frame[4:], 0)
             if answer.error_code:
-                self.close(f"it refused the API version request with error {answer.error_code}")
+                self.close(f"the broker refused ApiVersions with error {answer.error_code}")
                 return
             self._is_late = time.monotonic() - self._sent_at > _HIGH_LATENCY_SECONDS
-            known = {  # there is no version below 0, whatever a peer says
+            known = {  # tolerates a peer that reports negative versions
                 key.api_key: (max(key.min_version, 0), key.max_version)
                 for key in answer.api_keys or ()
             }
@@ -280,13 +275,13 @@ class BrokerConnection:
         for send, failure in pending:
             try:
                 send()
-            except WireError as error:  # one request that cannot be made fails alone
+            except WireError as error:  # fails this request only
                 failure(self._lost(str(error)))
 
     def measure_round_trip(self) -> None:
-        """Find out whether the broker is far away, if its first answer came late.
+        """Set `is_high_latency`, with a second request if the first response was slow.
 
-        A broker that has just started answers late, too; a second request tells them apart.
+        A broker that has just started is slow only on its first response.
         """
         if not self._is_late:
             return
@@ -300,7 +295,7 @@ class BrokerConnection:
     # --- sending
 
     def when_ready(self, send: Callable[[], None], failure: OnFailure) -> None:
-        """Call `send` once API versions are known, or `failure` if the opening fails."""
+        """Call `send` once the connection is ready, or `failure` if it does not open."""
         if self.closed:
             failure(self._lost("the connection is closed"))
         elif self.api_versions:
@@ -309,13 +304,13 @@ class BrokerConnection:
             self._before_ready.append((send, failure))
 
     def negotiated_version(self, api_key: int, newest: int, oldest: int = 0) -> int:
-        """The newest version of an API that both sides know; UnsupportedVersionError if none."""
+        """Return the newest version that both sides support; UnsupportedVersionError if none."""
         low, high = self.api_versions.get(api_key, (0, -1))
         version = min(high, newest)
         if version < max(low, oldest):
             raise UnsupportedVersionError(
-                f"cluster {self._settings.alias!r} at {self.address} does not speak "
-                f"API {api_key} in a version from {oldest} to {newest}",
+                f"cluster {self._settings.alias!r}: broker {self.address} does not support "
+                f"versions {oldest} to {newest} of API {api_key}",
                 api_key=api_key,
             )
         return version
@@ -330,7 +325,7 @@ class BrokerConnection:
         oldest: int = 0,
         timeout_seconds: float | None = None,
     ) -> None:
-        """Send a kafka-python message and hand over its decoded answer.
+        """Send a kafka-python message; call `reply` with the decoded response.
 
         `timeout_seconds` replaces the request timeout of the settings.
         """
@@ -353,7 +348,7 @@ class BrokerConnection:
         oldest: int = 0,
         timeout_seconds: float | None = None,
     ) -> None:
-        """Send a kafka-python message and hand over the raw frame of the answer."""
+        """Send a kafka-python message; call `reply` with the frame of the response."""
         message.API_VERSION = self.negotiated_version(message.API_KEY, newest, oldest)
         self._transmit_message(message, reply, failure, timeout_seconds)
 
@@ -376,12 +371,12 @@ class BrokerConnection:
         reply: OnResponse,
         failure: OnFailure,
     ) -> None:
-        """Send a request given as buffers; `header` makes frame and request header."""
+        """Send a request given as buffers; `header` maps a correlation id to the header bytes."""
         self._correlation = (self._correlation + 1) & 0x7FFFFFFF
         self._transmit([header(self._correlation), *body], reply, failure)
 
     def _send_authentication(self, message: Any, reply: Callable[[Any], None]) -> None:
-        """A message of the login itself, which does not wait for its own end."""
+        """Send a SASL message; unlike other requests it is not held back."""
         self._correlation = (self._correlation + 1) & 0x7FFFFFFF
         message.with_header(correlation_id=self._correlation, client_id=self._settings.client_id)
         waiting = _PendingRequest(
@@ -424,25 +419,23 @@ class BrokerConnection:
 
     @property
     def in_flight(self) -> int:
-        """Requests that have no reply yet."""
+        """The number of requests without a response."""
         return len(self._pending) + len(self._awaiting_authentication)
 
     def check_timeout(self, now: float) -> None:
-        """Close when the oldest request has waited too long; the owner calls this at times.
+        """Close if the oldest request has timed out; the owner calls this periodically.
 
-        While its answer is arriving it has not: a large one takes long on a slow line. Who sends it
-        byte by byte keeps nobody waiting for ever.
+        A response that is arriving extends the timeout, because a large one takes long on a slow
+        line. It must bring _PROGRESS_BYTES per timeout.
         """
         if self._is_open and self.seconds_left(now) <= 0:
-            self.on_ready(
-                selectors.EVENT_READ
-            )  # what was not worth waking us up for yet counts, too
+            self.on_ready(selectors.EVENT_READ)  # bytes below the socket's low-water mark
         oldest = self._oldest_request()
         if oldest is not None and not self.closed and self.seconds_left(now) <= 0:
-            self.close(f"a request got no reply in {oldest.timeout_seconds:g} s")
+            self.close(f"a request got no response within {oldest.timeout_seconds:g} s")
 
     def seconds_left(self, now: float) -> float:
-        """Seconds until the oldest request times out; infinite if none waits."""
+        """Seconds until the oldest request times out; infinite if there is none."""
         oldest = self._oldest_request()
         if oldest is None:
             return math.inf
@@ -454,23 +447,22 @@ class BrokerConnection:
         return self._awaiting_authentication[0][0] if self._awaiting_authentication else None
 
     def check_idle(self, now: float) -> None:
-        """Close when nobody has used it for long; the owner calls this at times.
+        """Close an idle connection; the owner calls this periodically.
 
-        Networks forget silent connections without a word, and a request on such a one would wait
-        for its whole time-out.
+        Firewalls drop idle connections silently; the next request would wait for its full timeout.
         """
         longest = self._settings.max_idle_seconds
         is_busy = self._pending or self._awaiting_authentication or self._before_ready
         if longest is None or is_busy or now - max(self._used_at, self._received_at) < longest:
             return
-        self.close(f"nobody has used it for {longest:g} s")
+        self.close(f"the connection was idle for {longest:g} s")
 
     # --- the socket
 
     def on_ready(self, events: int) -> None:
-        """React to the socket; any failure closes the connection and fails what was waiting."""
+        """Handle socket events; any failure closes the connection and fails its requests."""
         if self.closed:
-            return  # by another callback of the same turn
+            return  # by another callback of the same loop iteration
         try:
             if not self._is_open:
                 self._continue_opening()
@@ -487,7 +479,6 @@ class BrokerConnection:
             self._close_with_hint(str(error))
 
     def _on_socket_error(self, error: OSError) -> None:
-        """The socket or TLS is no good any more."""
         security, address = self._settings.security, str(self.address)
         found: OSError = error
         if not tls_error_hint(found, address, security) and isinstance(self._socket, TlsSocket):
@@ -498,11 +489,11 @@ class BrokerConnection:
             self._close_with_hint(str(error))
 
     def _close_with_hint(self, reason: str) -> None:
-        """Close; a peer that has said next to nothing may expect another security."""
+        """Close; if the peer answered ApiVersions at most, hint at a security.protocol mismatch."""
         answered = self._correlation - self.in_flight
         if not self._is_open and not isinstance(self._socket, TlsSocket):
             self.close(reason, LossKind.UNREACHABLE)
-        elif answered <= 1:  # the API versions, which anybody may ask for
+        elif answered <= 1:  # ApiVersions needs no authentication
             hint = no_response_hint(self._settings.security)
             self.close(reason, LossKind.SILENT, hint=hint)
         else:
@@ -528,7 +519,7 @@ class BrokerConnection:
                     sent -= len(head)
                     outgoing.popleft()
         except BlockingIOError:
-            pass  # the selector says when there is room again
+            pass  # the selector reports when the socket is writable
         except OSError as error:
             self._on_socket_error(error)
             return
@@ -550,29 +541,29 @@ class BrokerConnection:
             for frame in frames:
                 self._dispatch(frame)
             if size < room:
-                return  # the kernel had no more
+                return  # the kernel's buffer is empty
 
     def _extend_timeout(self, size: int, *, is_whole: bool) -> None:
-        """An answer that begins, comes well or is whole buys time for what waits; drops do not."""
-        is_begun = bool(self._received_bytes)
+        """Restart the timeout when a response starts, makes progress or is complete."""
+        is_first = not self._received_bytes
         self._received_bytes += size
-        is_worth = is_whole or self._received_bytes >= _PROGRESS_BYTES
-        if is_worth or not is_begun:
+        is_progress = is_whole or self._received_bytes >= _PROGRESS_BYTES
+        if is_progress or is_first:
             self._received_at = time.monotonic()
-        if is_worth:
+        if is_progress:
             self._received_bytes = 0
 
     def _dispatch(self, frame: memoryview) -> None:
         if len(frame) < _CORRELATION.size:
-            raise WireError(f"an answer of {len(frame)} bytes arrived")
+            raise WireError(f"the broker sent a response of {len(frame)} bytes")
         (correlation_id,) = _CORRELATION.unpack_from(frame)
         if not self._pending or self._pending[0].correlation_id != correlation_id:
-            raise WireError(f"an unexpected reply (correlation id {correlation_id}) arrived")
+            raise WireError(f"the broker sent an unexpected correlation id {correlation_id}")
         waiting = self._pending.popleft()
         try:
             waiting.reply(frame)
         except UndecodableResponseError:
-            self._pending.appendleft(waiting)  # it fails with the connection
+            self._pending.appendleft(waiting)  # fails when the connection closes
             raise
 
     def close(
@@ -584,7 +575,7 @@ class BrokerConnection:
         retriable: bool = True,
         refusal: Refusal | None = None,
     ) -> None:
-        """Close and fail every request that waits."""
+        """Close, and fail every outstanding request."""
         if self.closed:
             return
         self.closed = True
@@ -623,7 +614,6 @@ class BrokerConnection:
 
 
 def _decoding(message: Any, reply: Callable[[Any], None]) -> OnResponse:
-    """Makes of an answer's frame the message that it holds."""
 
     def decoded(frame: memoryview) -> None:
         version = message.API_VERSION

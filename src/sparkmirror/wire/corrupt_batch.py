@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the log goes on behind a record batch that is damaged.
+"""Find the offset after a corrupt record batch.
 
-Its own header cannot be believed. The record batch behind it can, if its checksum is right; if
-nothing is there, only what the broker says about the end of the log limits the damage.
+The header of a corrupt batch is not reliable. The base offset of the next batch is, if its CRC
+matches. Without a next batch, the header counts as long as it stays below the log end offset.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _LAST_DELTA_AT = 23
 
 
 def offset_after_corrupt_batch(records: memoryview, position: int, end_offset: int) -> int | None:
-    """The offset to go on at, if `records` begin with the damaged batch at `position`.
+    """Return the offset to continue at; `records` start with the corrupt batch at `position`.
 
-    None if that cannot be told: what follows is cut off or damaged as well.
+    None if it is unknown, because the next batch is truncated or corrupt as well.
     """
     if len(records) < HEADER_SIZE:
         return None
@@ -32,11 +32,11 @@ def offset_after_corrupt_batch(records: memoryview, position: int, end_offset: i
         _base, size = _PREFIX.unpack_from(records, following)
         whole = records[following : following + LENGTH_OVERHEAD + max(size, 0)]
         try:
-            neighbour = RecordBatch(whole)
-            neighbour.verify()
+            next_batch = RecordBatch(whole)
+            next_batch.verify()
         except (CorruptRecordBatchError, struct.error):
-            neighbour = None
-        if neighbour is not None and position < neighbour.base_offset <= end_offset:
-            return int(neighbour.base_offset)
+            next_batch = None
+        if next_batch is not None and position < next_batch.base_offset <= end_offset:
+            return int(next_batch.base_offset)
     claimed = base + delta + 1
     return claimed if position < claimed <= end_offset else None

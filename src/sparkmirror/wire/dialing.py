@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Addresses of brokers, and sockets that connect to them."""
+"""Broker addresses, and sockets that connect to them."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class Address(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse `host:port`; an IPv6 address stands in brackets. ValueError without a port."""
+        """Parse `host:port`, with brackets around an IPv6 address. ValueError without a port."""
         host, _colon, port = text.rpartition(":")
         return cls(host.strip("[]"), int(port))
 
 
 def open_socket(settings: ConnectionSettings, addresses: list[Any]) -> socket.socket:
-    """Start connecting to the first address that allows it, and remove it from the list.
+    """Start a non-blocking connect to the first usable address; remove the addresses tried.
 
-    Addresses are results of `socket.getaddrinfo`. OSError if none allows it.
+    `addresses` are results of `socket.getaddrinfo`. Raises OSError if none is usable.
     """
     family, kind, protocol, _name, where = addresses.pop(0)
     try:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resolves the names of brokers on threads of its own and keeps the last addresses of each.
+"""Resolve host names on background threads and cache the last addresses of each.
 
-`socket.getaddrinfo` blocks for as long as the resolver is silent, which is longer than a task's
-lease. While the resolver fails, a name has the addresses that it had before.
+`socket.getaddrinfo` blocks while the DNS server does not respond, which can be longer than a task's
+lease. If a lookup fails, the cached addresses remain valid.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-CACHED_AFTER_SECONDS = 1.0  # how long to wait for an answer when earlier addresses are known
-_MOST_THREADS = 4
-_MOST_NAMES = 4_096
+CACHED_AFTER_SECONDS = 1.0  # how long to wait for a lookup before using cached addresses
+_MAX_THREADS = 4
+_MAX_NAMES = 4_096
 
 Addresses = list[Any]  # as `socket.getaddrinfo` returns them
 
 
 class Resolution(NamedTuple):
-    """Where a name leads to; with a trouble these are the addresses of before, or none."""
+    """The result of a lookup; with an error, the cached addresses, if any."""
 
     addresses: Addresses
     error: str = ""
@@ -38,14 +38,14 @@ class DnsResolver:
         self._threads = 0
 
     def cached(self, host: str, port: int) -> Addresses:
-        """The addresses that the resolver last named."""
+        """The addresses of the last successful lookup."""
         with self._lock:
             return [*self._known.get((host, port), ())]
 
     def resolve(self, host: str, port: int, answered: Callable[[Resolution], None]) -> None:
-        """Ask the resolver; `answered` is called on another thread, if the resolver ever answers.
+        """Start a lookup; calls `answered` on another thread.
 
-        Who asks for a name that is being asked for gets the same answer.
+        Concurrent calls for the same name share one lookup.
         """
         name = (host, port)
         with self._lock:
@@ -54,7 +54,7 @@ class DnsResolver:
                 return
             self._listeners[name] = [answered]
             self._queue.append(name)
-            if self._threads == _MOST_THREADS:
+            if self._threads == _MAX_THREADS:
                 return
             self._threads += 1
         threading.Thread(target=self._work, name="resolver", daemon=True).start()
@@ -75,18 +75,18 @@ class DnsResolver:
     def _resolve(self, name: tuple[str, int]) -> Resolution:
         try:
             places = socket.getaddrinfo(*name, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError) as error:  # UnicodeError: what cannot be a host name
-            return Resolution(self.cached(*name), f"its name does not resolve ({error})")
+        except (OSError, UnicodeError) as error:  # UnicodeError: not a valid host name
+            return Resolution(self.cached(*name), f"the host name does not resolve ({error})")
         with self._lock:
             self._known.pop(name, None)
             self._known[name] = [*places]
-            while len(self._known) > _MOST_NAMES:
+            while len(self._known) > _MAX_NAMES:
                 self._known.pop(next(iter(self._known)))
         return Resolution([*places])
 
 
 def numeric_addresses(host: str, port: int) -> Addresses:
-    """The place of a numeric address, without the resolver; nothing for a name."""
+    """Return the socket address of a numeric host, without a lookup; empty for a host name."""
     try:
         return socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kafka's error codes and ours: what tasks do about them, and what a person can do."""
+"""Kafka's error codes and sparkmirror's own: how tasks react, and advice for users."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from sparkmirror.wire.error_names import error_name
 
 
 class Remedy(Enum):
-    """What an error of one partition calls for."""
+    """How a task reacts to an error of one partition."""
 
-    RETRY = "retry"  # the same request again, after a pause
-    REFRESH = "refresh"  # find the leader anew, then again
-    COMPARE = "compare"  # find out what is on the target, and go on after that
-    REFUSED = "refused"  # this record batch will never be taken as it is
-    OUT_OF_RANGE = "out of range"  # ask the leader where its log begins and ends
-    QUARANTINE = "quarantine"  # nothing we do helps: report, and look again much later
+    RETRY = "retry"  # send the same request again, after a pause
+    REFRESH = "refresh"  # refresh the metadata, then retry
+    COMPARE = "compare"  # compare with the target's log, and continue after its last record
+    REFUSED = "refused"  # the target never accepts this record batch as it is
+    OUT_OF_RANGE = "out of range"  # request the log start and end offsets
+    QUARANTINE = "quarantine"  # not recoverable by retrying: report, and retry much later
 
 
 NONE = 0
@@ -26,26 +26,27 @@ MESSAGE_TOO_LARGE = 10
 UNSUPPORTED_SASL_MECHANISM = 33
 ILLEGAL_SASL_STATE = 34
 UNSUPPORTED_VERSION = 35
-OPERATION_NOT_ATTEMPTED = 55  # this partition was all right, another one of the request was not
+OPERATION_NOT_ATTEMPTED = 55  # another partition of the request failed, not this one
 DUPLICATE_SEQUENCE_NUMBER = 46
 SASL_AUTHENTICATION_FAILED = 58
-CORRUPT_SOURCE_BATCH = -1001  # ours: the source's record batch does not match its CRC
-CONNECTION_LOST = -1002  # ours: the socket closed or never answered
-SOURCE_TRUNCATED = -1003  # ours: our position is beyond the end of the source's log
-NO_LEADER = -1004  # ours: no broker leads the partition at the moment
-GAP = -1006  # ours: retention deleted records before they were copied, and the policy is to stop
-TARGET_TRUNCATED = -1007  # ours: the target has lost records that it had acknowledged
-TOPIC_RECREATED = -1005  # ours: the topic has another id than when we began
-COMPARING = -1008  # ours: both sides are being compared, for some seconds already
-OPEN_TRANSACTION = -1009  # ours: a transaction on the source has been open for too long
+# sparkmirror's own codes.
+CORRUPT_SOURCE_BATCH = -1001  # the source's record batch does not match its CRC
+CONNECTION_LOST = -1002  # the connection was closed or timed out
+SOURCE_TRUNCATED = -1003  # the position is beyond the end of the source's log
+NO_LEADER = -1004  # the partition has no leader now
+TOPIC_RECREATED = -1005  # the topic's id differs from the planned one
+GAP = -1006  # retention deleted records before they were copied, and gap.policy is stop
+TARGET_TRUNCATED = -1007  # the target lost records that it had acknowledged
+COMPARING = -1008  # comparing both sides takes longer than a few seconds
+OPEN_TRANSACTION = -1009  # a transaction on the source has been open for too long
 
 _REMEDIES = {
     OFFSET_OUT_OF_RANGE: Remedy.OUT_OF_RANGE,
-    2: Remedy.RETRY,  # CORRUPT_MESSAGE: damaged on the way
-    3: Remedy.REFRESH,  # UNKNOWN_TOPIC_OR_PARTITION: being created, or deleted
+    2: Remedy.RETRY,  # CORRUPT_MESSAGE: corrupted in transit
+    3: Remedy.REFRESH,  # UNKNOWN_TOPIC_OR_PARTITION: being created or deleted
     5: Remedy.REFRESH,  # LEADER_NOT_AVAILABLE
     6: Remedy.REFRESH,  # NOT_LEADER_OR_FOLLOWER
-    7: Remedy.RETRY,  # REQUEST_TIMED_OUT: it may be in the log; same sequence
+    7: Remedy.RETRY,  # REQUEST_TIMED_OUT: the batch may be in the log; same sequence
     8: Remedy.REFRESH,  # BROKER_NOT_AVAILABLE
     9: Remedy.REFRESH,  # REPLICA_NOT_AVAILABLE
     10: Remedy.REFUSED,  # MESSAGE_TOO_LARGE
@@ -55,11 +56,11 @@ _REMEDIES = {
     16: Remedy.REFRESH,  # NOT_COORDINATOR
     18: Remedy.REFUSED,  # RECORD_LIST_TOO_LARGE
     19: Remedy.RETRY,  # NOT_ENOUGH_REPLICAS
-    20: Remedy.RETRY,  # NOT_ENOUGH_REPLICAS_AFTER_APPEND: it is in the log; same sequence
+    20: Remedy.RETRY,  # NOT_ENOUGH_REPLICAS_AFTER_APPEND: the batch is in the log; same sequence
     32: Remedy.REFUSED,  # INVALID_TIMESTAMP
     45: Remedy.COMPARE,  # OUT_OF_ORDER_SEQUENCE_NUMBER
     47: Remedy.COMPARE,  # INVALID_PRODUCER_EPOCH
-    51: Remedy.RETRY,  # CONCURRENT_TRANSACTIONS: the one before is still being finished
+    51: Remedy.RETRY,  # CONCURRENT_TRANSACTIONS: the previous one is still completing
     56: Remedy.REFRESH,  # KAFKA_STORAGE_ERROR
     59: Remedy.COMPARE,  # UNKNOWN_PRODUCER_ID
     74: Remedy.REFRESH,  # FENCED_LEADER_EPOCH
@@ -76,17 +77,17 @@ _REMEDIES = {
     NO_LEADER: Remedy.REFRESH,
 }
 
-# A leader finds these out before it appends anything.
+# A leader detects these before it appends anything.
 NOT_APPENDED = frozenset({2, 10, 18, 19, 29, 32, 45, 51, 87})
 NOT_AUTHORIZED = frozenset({29, 31})  # on a topic, on the cluster
 SESSION_ERRORS = frozenset({70, 71, 106})  # not found, wrong epoch, topic id error: full fetch
 
-# What a transaction coordinator answers. Whatever is in none of these sets is final.
-COORDINATOR_BUSY = frozenset({14, 51})  # it loads, or finishes the transaction before
-COORDINATOR_MOVED = frozenset({7, 13, 15, 16, CONNECTION_LOST})  # ask who it is now
-PARTITION_REFUSED = frozenset({3, 29})  # a partition that is not there, or not for us
-FENCED = frozenset({47, 90})  # somebody else holds the transactional id, or it timed out
-TRANSACTION_FATAL = FENCED | {48, 49, 53, 72}  # from a leader: our transaction is not there
+# Error codes of a transaction coordinator. All others are fatal.
+COORDINATOR_BUSY = frozenset({14, 51})  # loading, or completing the previous transaction
+COORDINATOR_MOVED = frozenset({7, 13, 15, 16, CONNECTION_LOST})  # find the coordinator again
+PARTITION_REFUSED = frozenset({3, 29})  # the partition does not exist, or is not authorized
+FENCED = frozenset({47, 90})  # another producer holds the transactional id, or it timed out
+TRANSACTION_FATAL = FENCED | {48, 49, 53, 72}  # from a leader: the transaction is not valid
 
 _OUR_NAMES = {
     CORRUPT_SOURCE_BATCH: "CORRUPT_SOURCE_BATCH",
@@ -102,17 +103,17 @@ _OUR_NAMES = {
 
 
 def remedy(code: int) -> Remedy:
-    """What to do about an error code; unknown ones are quarantined, never ignored."""
+    """The reaction to an error code; QUARANTINE for unknown codes."""
     return _REMEDIES.get(code, Remedy.QUARANTINE)
 
 
 def is_retriable(code: int) -> bool:
-    """Whether the same request may succeed later by itself."""
+    """Whether a retry of the same request may succeed."""
     return remedy(code) in (Remedy.RETRY, Remedy.REFRESH)
 
 
 def name(code: int) -> str:
-    """The name users know from Kafka's documentation."""
+    """The name of an error code, as in Kafka's documentation."""
     if code in _OUR_NAMES:
         return _OUR_NAMES[code]
     return error_name(code).name
@@ -124,27 +125,27 @@ _ADVICE = {
     7: "the brokers did not replicate the records in time",
     10: (
         "a record batch is larger than the topic's max.message.bytes, or than "
-        "producer.max.request.size; raise it if the target takes more"
+        "producer.max.request.size; raise the limit if the target accepts larger batches"
     ),
-    19: "fewer replicas are in sync than min.insync.replicas asks for",
+    19: "fewer replicas are in sync than min.insync.replicas requires",
     29: "the principal may not use this topic; grant READ on the source, WRITE on the target",
-    31: "the principal lacks a right on the cluster",
-    32: "a timestamp is outside what the target topic allows (message.timestamp.*.max.ms)",
-    35: "the broker does not speak the version of the protocol that is needed",
+    31: "the principal lacks a permission on the cluster",
+    32: "a timestamp is outside the target topic's message.timestamp.*.max.ms",
+    35: "the broker does not support the required version of the request",
     47: "another task has taken over the transactional id, or the transaction timed out",
-    48: "the coordinator does not expect this step of a transaction",
+    48: "the coordinator does not expect this request in the current transaction state",
     49: "the transactional id now belongs to another producer id",
     50: "transaction.timeout.ms is larger than the target's transaction.max.timeout.ms",
-    51: "the coordinator is still finishing the transaction before",
+    51: "the coordinator is still completing the previous transaction",
     53: "the principal may not use the transactional id; grant WRITE and DESCRIBE on it",
-    87: "the broker found the record batch invalid",
+    87: "the broker rejected the record batch as invalid",
     90: "another task has taken over the transactional id, or the transaction timed out",
     120: "the broker could not add to the transaction, which must be aborted",
     CORRUPT_SOURCE_BATCH: "a record batch on the source does not match its checksum; it is not "
     "copied",
-    CONNECTION_LOST: "the broker does not answer",
+    CONNECTION_LOST: "the broker does not respond",
     SOURCE_TRUNCATED: (
-        "the source lost records that were copied already, and source.truncated.policy is stop; "
+        "the source lost records that were already copied, and source.truncated.policy is stop; "
         "set it to continue, or change the stored offset"
     ),
     GAP: (
@@ -152,19 +153,19 @@ _ADVICE = {
         "it to continue, or change the stored offset"
     ),
     TARGET_TRUNCATED: (
-        "the target has lost records that it had acknowledged; target.truncated.policy=recopy "
-        "copies them again, stop makes the partition wait"
+        "the target lost records that it had acknowledged; target.truncated.policy=recopy copies "
+        "them again, stop leaves the partition stopped"
     ),
-    COMPARING: "both sides are being compared after a crash",
-    NO_LEADER: "no broker leads the partition",
-    OPEN_TRANSACTION: "a transaction on the source is open and holds back everything behind it",
+    COMPARING: "comparing source and target after a crash",
+    NO_LEADER: "the partition has no leader",
+    OPEN_TRANSACTION: "an open transaction on the source blocks all later records",
     TOPIC_RECREATED: (
-        "the topic was deleted and created again, so that the position means nothing any more; "
+        "the topic was deleted and created again, so the stored position is not valid; "
         "set source.recreated.policy to restart, or delete its stored offset and start again"
     ),
 }
 
 
 def advice(code: int) -> str:
-    """What a person can make of an error code."""
+    """The cause and remedy of an error code, for users."""
     return _ADVICE.get(code, "see Kafka's documentation of this error")

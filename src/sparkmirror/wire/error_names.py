@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class ErrorName(NamedTuple):
-    """What Kafka's documentation says about an error code."""
+    """The name and description of an error code, from Kafka's documentation."""
 
     name: str
     description: str
@@ -208,7 +208,7 @@ _RETRIABLE = frozenset({
 
 
 def error_name(code: int) -> ErrorName:
-    """The name and description of a code; UNKNOWN for one of a newer broker."""
+    """The name and description of a code; UNKNOWN if only a newer broker knows it."""
     return ErrorName(*_NAMES.get(code, _UNKNOWN))
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A task's event loop: sockets and timers on one thread, nothing else.
+"""An event loop for sockets and timers on one thread.
 
-asyncio costs several times as much per event on this path, and needs a copy per write.
+asyncio costs several times as much per event here, and one copy per write.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Callback = Callable[[], None]
 
 
 class Timer:
-    """A call in the future that can be taken back."""
+    """A scheduled call that can be cancelled."""
 
     __slots__ = ("callback", "cancelled", "due")
 
@@ -29,27 +29,26 @@ class Timer:
         self.cancelled = False
 
     def cancel(self) -> None:
-        """Forget the call."""
         self.cancelled = True
 
 
 class SocketHandler(Protocol):
-    """What reacts when its socket is ready."""
+    """Handles the events of one socket."""
 
     def on_ready(self, events: int) -> None:
         """Handle selectors.EVENT_READ and EVENT_WRITE."""
 
 
 class HasFileno(Protocol):
-    """A socket, or what stands for one."""
+    """A socket, or an object that wraps one."""
 
     def fileno(self) -> int:
-        """Its descriptor; negative once it is closed."""
+        """The file descriptor; negative once it is closed."""
         ...
 
 
 class EventLoop:
-    """Owned by the thread that calls `turn`; `wake` and `call` are for any other one, too."""
+    """Owned by the thread that calls `run_once`; see the methods for exceptions."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
@@ -61,49 +60,47 @@ class EventLoop:
         self._wake_sender.setblocking(False)
         self._selector.register(self._wake_receiver, selectors.EVENT_READ, None)
 
-    def watch(self, sock: HasFileno, events: int, watcher: SocketHandler) -> None:
-        """Begin or change what is waited for on a socket."""
+    def watch(self, sock: HasFileno, events: int, handler: SocketHandler) -> None:
+        """Register a socket, or change the events to wait for."""
         if sock.fileno() in self._selector.get_map():
-            self._selector.modify(sock, events, watcher)
+            self._selector.modify(sock, events, handler)
         else:
-            self._selector.register(sock, events, watcher)
+            self._selector.register(sock, events, handler)
 
     def unwatch(self, sock: HasFileno) -> None:
-        """Stop waiting for a socket."""
         if sock.fileno() >= 0 and sock.fileno() in self._selector.get_map():
             self._selector.unregister(sock)
 
     def call_later(self, seconds: float, callback: Callback) -> Timer:
-        """Run the callback after a delay."""
         timer = Timer(time.monotonic() + seconds, callback)
         heapq.heappush(self._timers, (timer.due, next(self._order), timer))
         return timer
 
     def call_soon_threadsafe(self, callback: Callback) -> None:
-        """Run the callback on the loop's thread, soon; safe from any thread."""
+        """Run the callback on the loop's thread. Thread-safe."""
         self._calls.append(callback)
         self.wake()
 
     def wake(self) -> None:
-        """Make a waiting `turn` return; safe from any thread."""
+        """Make a blocked `run_once` return. Thread-safe."""
         try:
             self._wake_sender.send(b"\0")
         except OSError:
-            return  # it is full of wake-ups already, or closed
+            return  # a wake-up is already pending, or the loop is closed
 
     def run_once(self, longest: float) -> None:
-        """Wait for something to happen, at most `longest` seconds, and handle it."""
+        """Wait for events for at most `longest` seconds, and handle them."""
         while self._timers and self._timers[0][2].cancelled:
             heapq.heappop(self._timers)
         wait = longest
         if self._timers:
             wait = max(0.0, min(wait, self._timers[0][0] - time.monotonic()))
         for key, events in self._selector.select(wait):
-            watcher: SocketHandler | None = key.data
-            if watcher is None:
+            handler: SocketHandler | None = key.data
+            if handler is None:
                 self._wake_receiver.recv(4096)
             else:
-                watcher.on_ready(events)
+                handler.on_ready(events)
         while self._calls:
             self._calls.popleft()()
         now = time.monotonic()
@@ -113,7 +110,6 @@ class EventLoop:
                 timer.callback()
 
     def close(self) -> None:
-        """Let go of the selector and the wake-up pair."""
         self._selector.close()
         self._wake_receiver.close()
         self._wake_sender.close()

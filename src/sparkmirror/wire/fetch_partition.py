@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One partition that the fetcher reads: its state, and who gets what was read.
+"""The fetch state of one partition, and the listeners of the fetcher.
 
-Every partition has a listener, set once; every fetcher has one listener for changes of the logs.
-Both are called from the loop's thread.
+Each partition has one listener; each fetcher has one listener for log changes. The fetcher calls
+both on the loop's thread.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ UNKNOWN_LEADER_EPOCH = -1
 
 
 class FetchPartition:
-    """Where reading one partition stands.
+    """The fetch state of one partition.
 
-    Without a listener in the constructor, one is assigned before the partition is added.
+    The caller sets `listener` before it adds the partition to the fetcher.
     """
 
     __slots__ = (
@@ -67,17 +67,15 @@ class FetchPartition:
         self.position = position
         self.stop_at = stop_at
         self.topic_id = topic_id  # as planned: another id means a recreated topic
-        # The newest leader epoch that was read, at the position or after it: the broker compares it
-        # with its own history, so that a log that was truncated and grew again is noticed.
+        # The leader epoch of the last batch that was read. The broker compares it with its own
+        # history, to detect that the log was truncated and has grown again.
         self.last_leader_epoch = last_epoch
-        self.end_offset = -1  # of the log as this flow may read it
-        self.high_watermark = -1  # of the log as everybody may read it
+        self.end_offset = -1  # last stable offset or high watermark, by isolation level
+        self.high_watermark = -1
         self.log_start_offset = -1
-        self.is_at_end = False  # everything had been read when the last answer came
-        self.is_position_validated = (
-            False  # the leader's log holds what was read, if Fetch does not say so
-        )
-        self.queued_bytes = 0  # read and not yet acknowledged by the target
+        self.is_at_end = False  # at the time of the last response
+        self.is_position_validated = False  # by OffsetForLeaderEpoch, for Fetch below version 12
+        self.queued_bytes = 0  # fetched, and not yet acknowledged by the target
         self.leader: PartitionLeader | None = None
         self.session: FetchSession | None = None
         self.error = error_codes.NONE
@@ -85,22 +83,21 @@ class FetchPartition:
 
     @property
     def is_behind_open_transaction(self) -> bool:
-        """Everything stable has been read, and more is there behind an open transaction."""
+        """The position is at the last stable offset, which is below the high watermark."""
         return self.is_at_end and self.end_offset < self.high_watermark
 
     @property
     def is_finished(self) -> bool:
-        """Nothing more is wanted from here."""
         return self.stop_at is not None and self.position >= self.stop_at
 
 
 def leader_epoch(part: FetchPartition) -> int:
-    """The epoch of the partition's leader, as metadata has it."""
+    """The leader epoch of the partition, from the metadata."""
     return part.leader.leader_epoch if part.leader else UNKNOWN_LEADER_EPOCH
 
 
 class FetchListener(Protocol):
-    """Takes what was read of a partition."""
+    """Receives the record batches and errors of one partition."""
 
     def on_records(
         self,
@@ -109,26 +106,26 @@ class FetchListener(Protocol):
         aborted: Sequence[AbortedTransaction],
         buffer: SharedBuffer,
     ) -> int:
-        """Take record batches, in order; returns the position after them.
+        """Handle record batches, in order; returns the position after them.
 
-        To keep one, pin the buffer. Raises CorruptRecordBatchError if the first is damaged.
+        To keep a batch, retain the buffer. Raises CorruptRecordBatchError if the first is corrupt.
         """
 
     def on_fetch_error(self, part: FetchPartition, code: int, text: str) -> None:
-        """The partition cannot be read now; the fetcher retries with growing pauses."""
+        """Handle a fetch error; the fetcher retries with backoff."""
 
     def on_fetch_recovered(self, part: FetchPartition) -> None:
-        """The partition can be read again after errors."""
+        """Handle the first successful fetch after errors."""
 
 
 class LogChangeListener(Protocol):
-    """Decides how to continue when a log is not what it was."""
+    """Decides how to continue after a log was truncated."""
 
     def on_out_of_range(self, part: FetchPartition) -> None:
-        """The position is outside the log; call `Fetcher.resume_at`, or never."""
+        """Handle a position outside the log; `Fetcher.resume_at` continues the partition."""
 
     def on_diverged(self, part: FetchPartition, end_offset: int) -> None:
-        """The log was truncated and has grown again from there; call `resume_at`, or never."""
+        """Handle a log that differs from `end_offset` on; `resume_at` continues the partition."""
 
     def on_ended_early(self, part: FetchPartition) -> None:
-        """Everything has been read, and the partition is to be read further than that."""
+        """Handle a log that ends before the partition's `stop_at`."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fetch requests and responses: version 13 (topic ids), 12 (topic names), and 4 to 11.
 
-The response is read by hand, because record batches must stay where they were received:
+The response is parsed by hand, so that record batches stay in the receive buffer:
 
     header      correlation id i32, tags
     body        throttle ms i32, error i16, session id i32, topics[]
@@ -12,9 +12,9 @@ The response is read by hand, because record batches must stay where they were r
 
 Lengths of arrays, strings and records are unsigned varints, one more than the length (0: null).
 
-Versions 4 to 11, for brokers before 2.7 and services that resemble Kafka, have no tags, and so no
-diverging epoch; lengths are i32 (of names i16), -1 meaning null. Error and session id came with
-version 7, the log start offset with 5, the preferred replica with 11.
+Versions 4 to 11, for brokers before 2.7 and Kafka-compatible services, have no tags and therefore
+no diverging epoch. Lengths are i32 (of names i16), -1 for null. Version 5 added the log start
+offset, version 7 the error and the session id, version 11 the preferred replica.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from __future__ import annotations
 import struct
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -32,11 +31,12 @@ from sparkmirror.errors import UndecodableResponseError
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire.outgoing import AbortedTransaction
 from sparkmirror.wire.responses import DECODE_ERRORS
+from sparkmirror.wire.settings import FetchSettings
 
 FETCH_KEY = 1
 NAMES_VERSION = 12
 IDS_VERSION = 13
-OLDEST_VERSION = 4  # the first whose answers hold record batches as we have them
+OLDEST_VERSION = 4  # the first with record batches of magic 2
 FINAL_SESSION_EPOCH = -1
 _FIRST_WITH_SESSIONS, _FIRST_WITH_LOG_START, _FIRST_WITH_REPLICA = 7, 5, 11
 _BODY = struct.Struct(">ihi")
@@ -49,22 +49,11 @@ _NAME = struct.Struct(">h")
 _BODY_BEFORE_SESSIONS = struct.Struct(">i")
 _PARTITION_BEFORE_LOG_START = struct.Struct(">ihqq")
 _EMPTY = memoryview(b"")
-_MOST_SHIFT = 28  # lengths and tags have 32 bits
-
-
-@dataclass(frozen=True, slots=True)
-class FetchLimits:
-    """How much and how long one fetch may take."""
-
-    read_committed: bool
-    max_bytes: int
-    max_partition_bytes: int  # -1: as much as there is room for
-    max_wait_ms: int
-    min_bytes: int
+_MAX_SHIFT = 28  # lengths and tags have 32 bits
 
 
 class PartitionData(NamedTuple):
-    """One partition's part of a fetch response."""
+    """One partition of a fetch response."""
 
     topic: str | uuid.UUID
     partition: int
@@ -74,7 +63,7 @@ class PartitionData(NamedTuple):
     log_start_offset: int
     aborted: tuple[AbortedTransaction, ...]
     records: memoryview
-    diverging: tuple[int, int] | None = None  # the last epoch in common, and where it ends
+    diverging: tuple[int, int] | None = None  # the last common epoch and its end offset
 
 
 class FetchResponse(NamedTuple):
@@ -87,7 +76,7 @@ class FetchResponse(NamedTuple):
 
 def fetch_request(
     version: int,
-    limits: FetchLimits,
+    settings: FetchSettings,
     *,
     max_wait_ms: int,
     max_bytes: int,
@@ -97,9 +86,9 @@ def fetch_request(
     forgotten: Iterable[TopicPartition] = (),
     topic_ids: Mapping[str, uuid.UUID] = MappingProxyType({}),
 ) -> Any:
-    """A fetch request for partitions that changed.
+    """Build a fetch request for the partitions that changed.
 
-    `wanted` gives offset, leader epoch and the epoch of the last record batch read before.
+    `wanted` has the offset, the leader epoch and the epoch of the last fetched batch.
     """
 
     def named(topic: str) -> dict[str, Any]:
@@ -124,9 +113,9 @@ def fetch_request(
     return FetchRequest(
         replica_id=-1,
         max_wait_ms=max_wait_ms,
-        min_bytes=limits.min_bytes,
+        min_bytes=settings.fetch_min_bytes,
         max_bytes=max_bytes,
-        isolation_level=1 if limits.read_committed else 0,
+        isolation_level=1 if settings.reads_committed else 0,
         session_id=session[0],
         session_epoch=session[1],
         topics=[FetchRequest.FetchTopic(partitions=p, **named(t)) for t, p in topics.items()],
@@ -138,12 +127,12 @@ def fetch_request(
 
 
 def parse_response(frame: memoryview, version: int) -> FetchResponse:
-    """Read a fetch response without copying payload; UndecodableResponseError if it is none."""
+    """Parse a fetch response without copying payload; UndecodableResponseError if malformed."""
     try:
         return (_response if version >= NAMES_VERSION else _legacy_response)(frame, version)
     except DECODE_ERRORS as error:
         raise UndecodableResponseError(
-            f"an answer of {len(frame)} bytes is no fetch response of version {version}"
+            f"cannot decode a response of {len(frame)} bytes as Fetch version {version}"
         ) from error
 
 
@@ -194,7 +183,7 @@ def _partition(
 
 
 def _diverging(frame: memoryview, position: int) -> tuple[tuple[int, int] | None, int]:
-    """The tagged field 0 (epoch i32, end offset i64), if it is there."""
+    """Parse the tagged field 0 (epoch i32, end offset i64), if present."""
     diverging = None
     count, position = _uvarint(frame, position)
     for _ in range(count):
@@ -246,13 +235,13 @@ def _legacy_partition(
     size, position = _length(frame, position, _COUNT)
     records = frame[position : position + size] if size else _EMPTY
     if len(records) < size:
-        raise ValueError("records are longer than the answer")
+        raise ValueError("records are longer than the response")
     data = PartitionData(topic, index, error, high, stable, log_start, tuple(aborted), records)
     return data, position + size
 
 
 def _length(frame: memoryview, position: int, form: struct.Struct) -> tuple[int, int]:
-    """A length and what is after it; null (-1) counts as nothing."""
+    """Return a length (0 for null) and the position after it."""
     (length,) = form.unpack_from(frame, position)
     return max(length, 0), position + form.size
 
@@ -263,14 +252,14 @@ def _uvarint(frame: memoryview, position: int) -> tuple[int, int]:
     if byte < 0x80:  # noqa: PLR2004 - seven bits a byte
         return byte, position
     value, shift = byte & 0x7F, 7
-    while shift <= _MOST_SHIFT:
+    while shift <= _MAX_SHIFT:
         byte = frame[position]
         position += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:  # noqa: PLR2004 - seven bits a byte
             return value, position
         shift += 7
-    raise ValueError("a number has more than five bytes")
+    raise ValueError("a varint has more than five bytes")
 
 
 def _skip_tags(frame: memoryview, position: int) -> int:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A fetch session with a broker (KIP-227), as the fetcher keeps it.
+"""The client side of a fetch session (KIP-227).
 
-A broker keeps the partitions of a session and their positions; a request names only those that
-changed, and a partition that should not be answered for a while is forgotten and joined again.
+The broker remembers the partitions of a session and their positions, so a request names only those
+that changed. To pause a partition, a request removes it from the session; a later one adds it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from sparkmirror.wire.fetch_partition import UNKNOWN_LEADER_EPOCH, FetchPartitio
 
 
 class FetchSession:
-    """A fetch session with one broker; further lanes are further sessions with the same one."""
+    """A fetch session with one broker; each lane to a broker has its own session."""
 
     __slots__ = (
         "backpressured",
@@ -41,12 +41,12 @@ class FetchSession:
         self.backpressured: set[TopicPartition] = set()
         self.in_flight = False
         self.has_responded = False
-        self.has_late_adds = False  # partitions joined while a request was waiting for data
+        self.has_late_adds = False  # partitions were added while a request was in flight
         self.empty_responses = 0
-        self.busy = 1  # members that have more to read, when last counted
+        self.busy = 1  # partitions with more to read, at the last count
 
     def reset(self) -> None:
-        """Name every partition again in the next request."""
+        """Start a new session: the next request names every partition."""
         self.id = 0
         self.session_epoch = 0
         self.changed = dict(self.partitions)
@@ -55,18 +55,18 @@ class FetchSession:
 
     @property
     def size(self) -> int:
-        """How many partitions it is answerable for."""
+        """The number of partitions, including those under backpressure."""
         return len(self.partitions) + len(self.backpressured)
 
     def count_busy(self) -> None:
-        """Look at all of them: which have more to read; those held back certainly have."""
+        """Count the partitions with more to read; those under backpressure have."""
         reading = sum(1 for part in self.partitions.values() if not part.is_at_end)
         self.busy = reading + len(self.backpressured)
 
     def unvalidated(self) -> list[FetchPartition]:
-        """Those whose last epoch is to be compared with the leader's log before reading on.
+        """The partitions to validate with OffsetForLeaderEpoch before the next fetch.
 
-        One without an epoch has nothing to compare: what it reads is this leader's log.
+        A partition without a leader epoch needs no validation.
         """
         found = []
         for part in self.changed.values():
@@ -77,34 +77,34 @@ class FetchSession:
         return found
 
     def move_to_end(self, part: FetchPartition) -> None:
-        """Name a partition last: without a session, a broker fills its answer in this order."""
+        """Name a partition last, because a broker fills a sessionless response in request order."""
         if self.partitions.pop(part.tp, None) is not None:
             self.partitions[part.tp] = part
 
     def share_with(self, others: list[FetchSession]) -> None:
-        """Keep an equal share of the partitions, and give the rest to others."""
-        everybody = [self, *others]
+        """Distribute the partitions evenly over this session and others."""
+        sessions = [self, *others]
         for number, part in enumerate([*self.partitions.values()]):
-            heir = everybody[number % len(everybody)]
-            if heir is not self:
+            session = sessions[number % len(sessions)]
+            if session is not self:
                 self.remove(part)
-                part.session = heir
-                heir.add(part)
+                part.session = session
+                session.add(part)
         self.count_busy()
 
     def add(self, part: FetchPartition) -> None:
-        """Name a partition in the next request."""
+        """Add a partition with the next request."""
         self.partitions[part.tp] = part
         self.changed[part.tp] = part
         self.forgotten.pop(part.tp, None)
 
     def note_late_add(self) -> None:
-        """A partition joined too late for the request that waits; others may follow."""
+        """Record that a partition was added while a request was in flight."""
         self.has_late_adds = True
         self.empty_responses = 0
 
     def remove(self, part: FetchPartition) -> None:
-        """Let the broker forget a partition with the next request."""
+        """Remove a partition with the next request."""
         if self.partitions.pop(part.tp, None) is not None:
             self.changed.pop(part.tp, None)
             self.forgotten[part.tp] = part

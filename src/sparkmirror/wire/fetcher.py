@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read raw record batches from the leaders of a task's partitions.
+"""Fetch raw record batches from the leaders of a task's partitions.
 
 One fetch session per broker, one request in flight per session: after the first, a request names
-only the partitions whose position changed, so idle partitions cost nothing. A broker that is far
-away gets several sessions, so that something is always on its way. A partition that has enough
-waiting to be written is left out until it has drained. Owned by the loop's thread.
+only the partitions whose position changed, so idle partitions cost nothing. A high-latency broker
+has several sessions, to keep requests in flight. Backpressure: a partition with enough queued bytes
+leaves the session until they are written. Owned by the loop's thread.
 
-Brokers before 1.1, and services such as Azure Event Hubs, know no sessions (Fetch < 7): there every
-request names all partitions that are wanted. Brokers before 2.7 (Fetch < 12) do not say that a log
-was cut and grew again, so they are asked with OffsetForLeaderEpoch whenever a partition finds its
-leader.
+Brokers before 1.1, and services such as Azure Event Hubs, have no sessions (Fetch < 7): every
+request names all partitions. Brokers before 2.7 (Fetch < 12) do not report log truncation, so
+OffsetForLeaderEpoch validates the position whenever a partition gets a leader.
 """
 
 from __future__ import annotations
@@ -36,7 +35,6 @@ from sparkmirror.wire.fetch_protocol import (
     IDS_VERSION,
     NAMES_VERSION,
     OLDEST_VERSION,
-    FetchLimits,
     PartitionData,
     fetch_request,
     parse_response,
@@ -49,15 +47,14 @@ from sparkmirror.wire.position_validation import (
     request_validation,
     validation_error,
 )
+from sparkmirror.wire.settings import FetchSettings
 
-_BACKPRESSURE_WAIT_MS = (
-    10  # do not long-poll for idle partitions while busy ones wait for their turn
-)
+_BACKPRESSURE_WAIT_MS = 10  # no long poll for idle partitions while others are held back
 _SESSION_EPOCH_MASK = 0x7FFFFFFF
 
 
 class Fetcher:
-    """All reading of one task; `log_changes` is assigned before the first partition is added."""
+    """Reads all partitions of one task; set `log_changes` before adding the first partition."""
 
     log_changes: LogChangeListener
 
@@ -65,26 +62,26 @@ class Fetcher:
         self,
         loop: EventLoop,
         cluster: Cluster,
-        limits: FetchLimits,
+        settings: FetchSettings,
         budget: MemoryBudget,
     ) -> None:
         self._loop = loop
         self._cluster = cluster
-        self._limits = limits
+        self._settings = settings
+        self._reads_committed = settings.reads_committed
         self._budget = budget
         self._parts: dict[TopicPartition, FetchPartition] = {}
         self._without_leader: dict[TopicPartition, FetchPartition] = {}
-        self._lanes = FetchLanes(limits, budget)
-        self._waiting_for_memory: list[FetchSession] = []  # those that wait for memory, first come
+        self._lanes = FetchLanes(settings, budget)
+        self._waiting_for_memory: list[FetchSession] = []  # in order of arrival
         self._closing = False
-        # Called in this order after each response that has been handled completely.
+        # Called in this order after each response.
         self.on_response: tuple[Callable[[], None], ...] = ()
         cluster.metadata_listeners.append(self._on_metadata)
 
     # --- which partitions
 
     def add(self, parts: Iterable[FetchPartition]) -> None:
-        """Begin to read these partitions."""
         for part in parts:
             self._parts[part.tp] = part
             if not part.is_finished:
@@ -93,7 +90,7 @@ class Fetcher:
         self.send_fetches()
 
     def seek(self, part: FetchPartition, position: int) -> None:
-        """Read from this position on; `send_fetches` sends."""
+        """Continue at this position with the next `send_fetches`."""
         self._set_position(part, position)
         self._parts[part.tp] = part
         if part.is_finished:
@@ -104,7 +101,7 @@ class Fetcher:
             self._cluster.track_topics({part.tp.topic})
 
     def _assign_or_wait(self, part: FetchPartition) -> None:
-        """Find its leader, or let it wait for the first answer about its topic."""
+        """Assign a partition to its leader, or wait for the metadata of its topic."""
         if not self._cluster.has_metadata(part.tp):
             self._without_leader[part.tp] = part
             return
@@ -113,42 +110,41 @@ class Fetcher:
             part.session.note_late_add()
 
     def resume_at(self, part: FetchPartition, position: int) -> None:
-        """Go on with a partition from a position that its leader named."""
+        """Continue a partition at a position, and send the fetches."""
         self._parts[part.tp] = part
         self._set_position(part, position)
         self._assign_to_leader(part)
         self.send_fetches()
 
     def pause(self, part: FetchPartition, position: int | None = None) -> None:
-        """Read nothing of this partition until `seek`; it continues at the position, if given."""
+        """Stop reading a partition until `seek`; sets its position, if given."""
         self._remove_from_session(part)
-        self._parts.pop(part.tp, None)  # also whoever would bring it back by a timer
+        self._parts.pop(part.tp, None)  # `_retry` checks this
         self._without_leader.pop(part.tp, None)
         if position is not None:
             self._set_position(part, position)
 
     def seek_later(self, part: FetchPartition, position: int, pause: float) -> None:
-        """Read on from an earlier position, or the same, after a pause."""
+        """Continue at the same or an earlier position, after a pause."""
         self._remove_from_session(part)
         self._parts[part.tp] = part
         self._set_position(part, position)
         self._loop.call_later(pause, lambda: self._retry(part))
 
     def remove(self, part: FetchPartition) -> None:
-        """Read this partition no more."""
         self._remove_from_session(part)
         self._parts.pop(part.tp, None)
         self._without_leader.pop(part.tp, None)
 
     @staticmethod
     def _set_position(part: FetchPartition, position: int) -> None:
-        if position > part.position:  # an older epoch would seem to end before it
+        if position > part.position:  # an older epoch may end before the new position
             part.last_leader_epoch = UNKNOWN_LEADER_EPOCH
         part.position = position
         part.is_at_end = False
 
     def on_drained(self, part: FetchPartition) -> None:
-        """The target acknowledged some of what was queued."""
+        """End the backpressure of a partition once the target has acknowledged enough."""
         session = part.session
         if session is None or part.tp not in session.backpressured:
             return
@@ -176,9 +172,8 @@ class Fetcher:
         return part.topic_id is not None and now_id is not None and now_id != part.topic_id
 
     def _on_metadata(self) -> None:
-        """Metadata arrived: partitions without a leader look again."""
-        homeless, self._without_leader = self._without_leader, {}
-        for part in homeless.values():
+        waiting, self._without_leader = self._without_leader, {}
+        for part in waiting.values():
             self._assign_to_leader(part)
         self.send_fetches()
 
@@ -191,7 +186,7 @@ class Fetcher:
     # --- requests
 
     def send_fetches(self) -> None:
-        """Ask every broker that has nothing to answer, as far as the memory bound allows."""
+        """Send a fetch on every session without one in flight, within the memory budget."""
         for session in [*self._waiting_for_memory, *self._lanes.sessions.values()]:
             if not session.in_flight:
                 self._send_if_possible(session)
@@ -208,7 +203,7 @@ class Fetcher:
         if len(session.changed) == len(session.partitions) and all(
             part.queued_bytes >= enough for part in session.changed.values()
         ):
-            return  # everything has enough to do
+            return  # every partition has enough queued
         try:
             connection = self._cluster.connection(session.node, session.lane)
         except UnreachableError as error:
@@ -224,7 +219,7 @@ class Fetcher:
         )
 
     def _send_next(self, session: FetchSession) -> None:
-        """After an answer; those that wait for memory first, or idle brokers would have it all."""
+        """Send the next fetch; sessions that wait for memory come first, to prevent starvation."""
         for waiting in [*self._waiting_for_memory]:
             self._send_if_possible(waiting)
         self._send_if_possible(session)
@@ -248,13 +243,13 @@ class Fetcher:
         if full:
             session.reset()
         for part in [*session.changed.values()]:
-            if self._is_recreated(part):  # a new topic must not be read at the old one's position
+            if self._is_recreated(part):  # the position belongs to the deleted topic
                 self._fail_partition(part, error_codes.TOPIC_RECREATED)
         changed, session.changed = session.changed, {}
         forgotten, session.forgotten = session.forgotten, {}
         request = fetch_request(
             version,
-            self._limits,
+            self._settings,
             max_wait_ms=self._max_wait_ms(session),
             max_bytes=wanted,
             max_partition_bytes=self._lanes.max_partition_bytes(session),
@@ -283,10 +278,10 @@ class Fetcher:
     def _on_epoch_ends(
         self, connection: BrokerConnection, session: FetchSession, wanted: int, ends: EpochEnds
     ) -> None:
-        """Treat epoch ends as a fetch response of version 12 is treated, then fetch."""
+        """Handle epoch ends like a Fetch response of version 12, then fetch."""
         for part, end in () if self._closing else ends:
             if end is None or end.error in error_codes.NOT_AUTHORIZED:
-                part.is_position_validated = True  # it cannot be known here
+                part.is_position_validated = True  # this broker cannot validate it
             elif code := validation_error(end):
                 self._fail_partition(part, code)
             elif is_diverged(part, end):
@@ -300,13 +295,12 @@ class Fetcher:
             self._budget.release(wanted)
 
     def _max_wait_ms(self, session: FetchSession) -> int:
-        """How long the broker may wait for data.
+        """The fetch.max.wait.ms of the next request.
 
-        A partition that is held back may get its turn any moment, and must not wait for idle
-        neighbours; nor must those that join one after the other, as in a take-over. While nothing
-        comes at all there is no hurry.
+        Short while partitions are under backpressure or were added late, as in a take-over: they
+        must not wait for idle partitions. Doubles with each empty response.
         """
-        longest = self._limits.max_wait_ms
+        longest = self._settings.fetch_max_wait_ms
         wait = _BACKPRESSURE_WAIT_MS << min(session.empty_responses, 10)
         if wait >= longest:
             session.has_late_adds = False
@@ -316,12 +310,12 @@ class Fetcher:
     def _all_have_ids(self, session: FetchSession) -> bool:
         return all(tp.topic in self._cluster.topic_ids for tp in session.partitions)
 
-    # --- answers
+    # --- responses
 
     def _on_response(
         self, session: FetchSession, frame: memoryview, version: int, wanted: int
     ) -> None:
-        response = parse_response(frame, version)  # if it cannot be read, the request is lost
+        response = parse_response(frame, version)  # raises before the request counts as answered
         session.in_flight = False
         self._budget.release(wanted)
         if self._closing:
@@ -340,13 +334,13 @@ class Fetcher:
             topic = data.topic
             if isinstance(topic, uuid.UUID):
                 topic = self._cluster.topic_names.get(topic, "")
-                if not topic:  # a topic that was recreated is still in the broker's session
+                if not topic:  # the broker's session still has the deleted topic
                     session.reset()
                     self._cluster.refresh_metadata()
                     continue
             member = session.partitions.get(TopicPartition(topic, data.partition))
-            # One that has changed since the request was sent gets its answer to the next one:
-            # data from an older position would look like a gap.
+            # Ignore partitions whose position changed since the request: data from an older
+            # position would look like a gap.
             if member is not None and member.tp not in session.changed:
                 self._handle_partition(session, member, data, buffer, enough)
         buffer.release_owner()
@@ -377,19 +371,19 @@ class Fetcher:
         if data.diverging is not None:
             self._diverged(part, *data.diverging)
             return
-        committed = self._limits.read_committed and data.last_stable_offset >= 0
+        committed = self._reads_committed and data.last_stable_offset >= 0
         part.end_offset = data.last_stable_offset if committed else data.high_watermark
         part.high_watermark = data.high_watermark
         part.log_start_offset = data.log_start_offset
         if data.records:
-            aborted = data.aborted if self._limits.read_committed else ()
+            aborted = data.aborted if self._reads_committed else ()
             try:
                 part.position = part.listener.on_records(part, data.records, aborted, buffer)
             except CorruptRecordBatchError as error:
                 self._fail_partition(part, error_codes.CORRUPT_SOURCE_BATCH, str(error))
                 return
             if part.session is not session:
-                return  # whoever took it has turned to another position
+                return  # the listener moved it to another position
             session.changed[part.tp] = part
             if session.id == 0:
                 session.move_to_end(part)
@@ -410,14 +404,14 @@ class Fetcher:
             self.log_changes.on_ended_early(part)
 
     def _diverged(self, part: FetchPartition, leader_epoch: int, end_offset: int) -> None:
-        """The log has this epoch in common with what was read, and goes on differently."""
+        """Handle a truncated log: `leader_epoch` is the last epoch in common."""
         self._remove_from_session(part)
         part.error = error_codes.SOURCE_TRUNCATED
         part.last_leader_epoch = leader_epoch
         self.log_changes.on_diverged(part, end_offset)
 
     def _fail_partition(self, part: FetchPartition, code: int, text: str = "") -> None:
-        """Take a partition out, report it, and see to it that it comes back."""
+        """Remove a partition from its session, report the error and schedule a retry."""
         self._remove_from_session(part)
         remedy = error_codes.remedy(code)
         part.error = code
@@ -426,7 +420,7 @@ class Fetcher:
             return
         part.listener.on_fetch_error(part, code, text)
         if self._parts.get(part.tp) is not part:
-            return  # it is wanted no more
+            return  # the listener removed it
         if remedy is Remedy.REFRESH:
             self._without_leader[part.tp] = part
             self._cluster.refresh_metadata(after=part.backoff.next_pause())
@@ -453,12 +447,12 @@ class Fetcher:
                 self._fail_partition(part, error_codes.CONNECTION_LOST)
 
     def _remove_session(self, session: FetchSession) -> None:
-        """One of several lanes is lost: its partitions go to those that are left."""
+        """Remove one of several lanes; its partitions move to the others."""
         self._lanes.remove(session)
         if session in self._waiting_for_memory:
             self._waiting_for_memory.remove(session)
         for part in self._parts.values():
-            if part.session is session and part.tp not in session.partitions:  # held back
+            if part.session is session and part.tp not in session.partitions:  # backpressured
                 session.add(part)
 
     def _fail_unsupported(self, session: FetchSession, wanted: int) -> None:
@@ -468,6 +462,6 @@ class Fetcher:
             self._fail_partition(part, error_codes.UNSUPPORTED_VERSION)
 
     def close(self) -> None:
-        """Stop reading and tell the brokers that the sessions are over."""
+        """Stop reading, and close the sessions on the brokers."""
         self._closing = True
         self._lanes.close(self._cluster)

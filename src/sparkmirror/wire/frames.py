@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cut a byte stream from a broker into frames (i32 length, then the body), without a socket.
+"""Split a byte stream from a broker into frames (i32 length, then the body), without I/O.
 
-The caller fills the buffer that `space()` offers and says how much came in with `received()`.
-Small frames share one scratch buffer and are copied out of it; a large frame gets a buffer of its
-own, so that its payload goes from the kernel to where it stays in one step.
+The caller reads into `writable_buffer()` and reports the number of bytes with `feed()`. Small
+frames share one scratch buffer and are copied out of it. A large frame has its own buffer, so its
+payload is copied once, by the kernel.
 
-Room is made for what a length announces, so whoever has not proved to be a broker yet may announce
-little, and of what a broker announces only so much is believed before it comes.
+The length field decides how much memory is allocated. Until the connection is ready, only small
+frames are allowed. Later, at most MAX_PREALLOCATED_BYTES are allocated before the bytes arrive.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from sparkmirror.errors import WireError
 
 SCRATCH_BYTES = 64 * 1024
 MAX_FRAME_BYTES = 1 << 30
-MAX_UNTRUSTED_FRAME_BYTES = 64 * 1024  # until `trust`: API versions and the steps of a login
-MAX_PREALLOCATED_BYTES = 64 << 20  # more than a fetch asks for by default: such a frame never moves
+MAX_UNTRUSTED_FRAME_BYTES = 64 * 1024  # until `allow_large_frames`: ApiVersions and SASL
+MAX_PREALLOCATED_BYTES = 64 << 20  # above the default fetch size: such a frame is never copied
 _LENGTH = struct.Struct(">i")
-_TLS_ALERT = 0x1503  # kind and version, where a length was expected
+_TLS_ALERT = 0x1503  # TLS content type and version, in place of a length
 
 
 class TlsAlertError(WireError):
@@ -28,7 +28,7 @@ class TlsAlertError(WireError):
 
 
 class FrameReader:
-    """The receiving half of a connection, as a pure state machine."""
+    """The receiving side of a connection, as a pure state machine."""
 
     __slots__ = (
         "_filled",
@@ -46,23 +46,23 @@ class FrameReader:
         self._view = memoryview(self._scratch)
         self._filled = 0
         self._frame: memoryview | None = None
-        self._frame_bytes = 0  # of the whole frame; there may be room for a part of it only
+        self._frame_bytes = 0  # of the whole frame; the buffer may be smaller
         self._frame_filled = 0
         self._is_first = True
         self._most = MAX_UNTRUSTED_FRAME_BYTES
 
     def allow_large_frames(self) -> None:
-        """It is a broker: let its frames be as large as fetch responses are."""
+        """Allow frames up to MAX_FRAME_BYTES, once the connection is ready."""
         self._most = MAX_FRAME_BYTES
 
     def writable_buffer(self) -> memoryview:
-        """Where the next bytes from the socket belong."""
+        """The buffer for the next bytes from the socket."""
         if self._frame is not None:
             return self._frame[self._frame_filled :]
         return self._view[self._filled :]
 
     def feed(self, size: int) -> list[memoryview]:
-        """Take note of `size` new bytes; the frames that are complete now."""
+        """Process `size` new bytes in the buffer; returns the frames that are now complete."""
         if self._frame is not None:
             self._frame_filled += size
             if self._frame_filled < len(self._frame):
@@ -73,9 +73,9 @@ class FrameReader:
             whole, self._frame = self._frame, None
             return [whole]
         self._filled += size
-        return self._cut()
+        return self._split()
 
-    def _cut(self) -> list[memoryview]:
+    def _split(self) -> list[memoryview]:
         frames: list[memoryview] = []
         start, filled = 0, self._filled
         while filled - start >= _LENGTH.size:
@@ -83,7 +83,9 @@ class FrameReader:
             if self._is_first and length >> 16 == _TLS_ALERT:
                 raise TlsAlertError("the listener speaks TLS")
             if not 0 < length <= self._most:
-                raise WireError(f"a broker sent a frame of {length} bytes; is it a Kafka port?")
+                raise WireError(
+                    f"the peer sent a frame length of {length}; check that this is a Kafka listener"
+                )
             self._is_first = False
             body = start + _LENGTH.size
             if body + length <= filled:
@@ -101,10 +103,9 @@ class FrameReader:
             self._filled = left
         return frames
 
-    def _grow(self, begun: memoryview) -> memoryview:
-        """Room for the frame that has begun so; twice as much as came where that is not enough."""
-        room = memoryview(
-            bytearray(min(self._frame_bytes, max(MAX_PREALLOCATED_BYTES, 2 * len(begun))))
-        )
-        room[: len(begun)] = begun
-        return room
+    def _grow(self, received: memoryview) -> memoryview:
+        """Copy the bytes so far into a larger buffer: the frame's size, or twice the bytes."""
+        size = min(self._frame_bytes, max(MAX_PREALLOCATED_BYTES, 2 * len(received)))
+        buffer = memoryview(bytearray(size))
+        buffer[: len(received)] = received
+        return buffer

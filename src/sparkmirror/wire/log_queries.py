@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ask a partition's leader where its log begins and ends.
+"""Requests to a partition's leader: log start and end (ListOffsets), OffsetForLeaderEpoch.
 
-Ask a partition's leader where a leader epoch ended (OffsetForLeaderEpoch).
-
-The leader answers with the largest epoch up to the requested one that its log holds, and with the
-offset where that epoch ends. A reader whose position is behind that end has read records that the
-log lost since. Brokers answer every client since 2.1; fetch answers of version 12 and later (2.7)
-say the same.
+OffsetForLeaderEpoch returns the largest epoch up to the requested one in the leader's log, and its
+end offset. A consumer with a position above that end has read records that the log has lost since.
+Brokers serve it to every client since 2.1; Fetch from version 12 on (2.7) reports the same.
 """
 
 from __future__ import annotations
@@ -24,9 +21,8 @@ from sparkmirror.wire.connection import BrokerConnection, OnFailure
 
 _EARLIEST, _LATEST = -2, -1
 _LIST_OFFSETS_VERSION = 7
-
 _OFFSET_FOR_LEADER_EPOCH_VERSION = 4
-_CONSUMER = -1  # as replica id
+_CONSUMER = -1  # replica id of a consumer
 
 
 def request_log_bounds(
@@ -37,7 +33,7 @@ def request_log_bounds(
     done: Callable[[int, int], None],
     failed: Callable[[int], None],
 ) -> None:
-    """Call `done` with the first offset and the end, or `failed` with an error code."""
+    """Call `done` with log start and end offset, or `failed` with an error code, once."""
     leader = cluster.leaders.get(tp)
     if leader is None:
         failed(cluster.leader_error(tp))
@@ -49,10 +45,10 @@ def request_log_bounds(
         return
     bounds: dict[int, int] = {}
 
-    def ask(timestamp: int) -> None:
+    def send(timestamp: int) -> None:
         topic = ListOffsetsRequest.ListOffsetsTopic
         message = ListOffsetsRequest(
-            replica_id=-1,
+            replica_id=_CONSUMER,
             isolation_level=1 if read_committed else 0,
             topics=[
                 topic(
@@ -83,19 +79,19 @@ def request_log_bounds(
         if len(bounds) == 2:  # noqa: PLR2004 - both ends
             done(bounds[_EARLIEST], bounds[_LATEST])
         else:
-            ask(_LATEST)
+            send(_LATEST)
 
-    def begin() -> None:
+    def start() -> None:
         try:
-            ask(_EARLIEST)
+            send(_EARLIEST)
         except WireError:
             failed(error_codes.UNSUPPORTED_VERSION)
 
-    connection.when_ready(begin, lambda _error: failed(error_codes.CONNECTION_LOST))
+    connection.when_ready(start, lambda _error: failed(error_codes.CONNECTION_LOST))
 
 
 class LeaderEpochEnd(NamedTuple):
-    """A leader's answer for one partition; epoch and offset are -1 if it knows no such epoch."""
+    """A leader's result for one partition; epoch and offset are -1 if it has no such epoch."""
 
     error: int
     leader_epoch: int
@@ -112,8 +108,8 @@ def request_epoch_end(
 ) -> None:
     """Call `done` with leader epoch and end offset, or `failed` with an error code, once.
 
-    Both are -1 if the leader's log begins after the requested epoch. The leader's own epoch goes
-    with the request, so that a broker that leads no more refuses it.
+    Both are -1 if the leader's log starts after the requested epoch. The request has the current
+    leader epoch, so that a former leader refuses it.
     """
     leader = cluster.leaders.get(tp)
     if leader is None:
@@ -151,9 +147,9 @@ def request_epoch_ends(
     answered: Callable[[dict[TopicPartition, LeaderEpochEnd]], None],
     lost: OnFailure,
 ) -> None:
-    """Ask one leader about many partitions; WireError if the broker does not know the API.
+    """Send one request for many partitions of a leader; WireError if it lacks the API.
 
-    `wanted` gives the leader's epoch (-1: not known) and the epoch in question.
+    `wanted` has the current leader epoch (-1: unknown) and the requested epoch.
     """
 
     def read(answer: Any) -> None:

@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much memory the record batches in a task take.
+"""The memory budget of a task's record batches.
 
-A slice of a receive buffer pins all of it, so whole buffers are counted, from the moment they
-are asked for until the last record batch in them is acknowledged. What Python needs to know of a
-record batch is counted too: of tiny ones it is most.
+A slice of a receive buffer keeps all of it alive, so the budget counts whole buffers: from the
+request until the last record batch in the buffer is acknowledged. It also counts the Python objects
+of a record batch, which are most of a tiny one.
 
-What Python's memory costs: freed memory that is kept, and searches for garbage.
-
-The C library keeps what receive buffers leave behind, in holes that later ones do not always fit:
-without `return_freed_memory` a task that was full once stays at one and a half times its bound.
+glibc keeps freed receive buffers in fragments that later buffers may not fit. Without
+`return_freed_memory`, a task that was full once stays at 1.5 times its limit.
 """
 
 from __future__ import annotations
@@ -18,11 +16,11 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-BATCH_OVERHEAD_BYTES = 1_000  # of Python's for one record batch, about
+BATCH_OVERHEAD_BYTES = 1_000  # approximate size of the Python objects of one record batch
 
 
 class MemoryBudget:
-    """The bound, and what is held or asked for under it."""
+    """The limit, and the bytes that are held or requested."""
 
     __slots__ = ("_peak", "held", "limit")
 
@@ -33,28 +31,25 @@ class MemoryBudget:
 
     @property
     def available(self) -> int:
-        """Bytes that may still be asked for."""
         return self.limit - self.held
 
     def reserve(self, size: int) -> None:
-        """Count bytes as held."""
         self.held += size
         self._peak = max(self._peak, self.held)
 
     def reset_peak(self) -> int:
-        """The most that was held since this was last asked."""
+        """Return the peak since the last call."""
         peak, self._peak = self._peak, self.held
         return peak
 
     def release(self, size: int) -> None:
-        """Count bytes as free again."""
         self.held -= size
 
 
 class SharedBuffer:
-    """One receive buffer, shared by the record batches cut out of it.
+    """Reference count of one receive buffer, shared by the record batches in it.
 
-    Whoever makes it is its first user, until it is settled.
+    The creator holds the first reference, until `release_owner`.
     """
 
     __slots__ = ("_budget", "_size", "_used", "_users")
@@ -68,17 +63,17 @@ class SharedBuffer:
 
     @property
     def is_sparse(self) -> bool:
-        """Whether copying what is still wanted frees more than it takes."""
+        """Whether at most half of the buffer is still in use, so that copying it out pays."""
         return self._used <= self._size // 2
 
     def retain(self, size: int) -> None:
-        """One more user, of so many bytes."""
+        """Add a reference to `size` bytes of the buffer."""
         self._users += 1
         self._used += size
         self._budget.reserve(BATCH_OVERHEAD_BYTES)
 
     def release(self, size: int) -> None:
-        """One user is done with its bytes; the last one frees the buffer."""
+        """Drop a reference to `size` bytes; the last one frees the buffer."""
         self._users -= 1
         self._used -= size
         self._budget.release(
@@ -86,20 +81,23 @@ class SharedBuffer:
         )
 
     def release_owner(self) -> None:
-        """Its maker is done with all of it."""
+        """Drop the creator's reference."""
         self.release(self._size)
 
 
 def return_freed_memory() -> None:
-    """Costs some milliseconds: for once a second, not for every buffer."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it
+    """Return freed memory to the system. Takes some milliseconds: call once a second at most."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc only
     if trim is not None:
         trim(0)
 
 
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """Make many objects that stay; with 50,000 partitions the searches cost most of the time."""
+    """Disable garbage collection while many long-lived objects are created.
+
+    With 50,000 partitions, collections would take most of the time.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:

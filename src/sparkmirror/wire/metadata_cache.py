@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a cluster's metadata answers say about topics: who leads what, topic ids, errors.
+"""Topic metadata of one cluster: leaders, topic ids and errors.
 
-Brokers learn of a new leader one after the other, and any of them may be asked. An answer with an
-older leader epoch than a known one of the same topic id is stale and changes nothing. Without
-topic ids the last answer counts: a topic that was recreated begins at epoch 0 again.
+Requests go to any broker, and brokers learn of a new leader at different times. For a partition of
+the same topic id, a response with an older leader epoch is stale and is ignored. Without topic ids
+the last response counts, because a recreated topic starts at epoch 0 again.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from sparkmirror.model import TopicPartition
 
 
 class PartitionLeader(NamedTuple):
-    """The broker that leads a partition, and since when."""
+    """The node id and leader epoch of a partition's leader."""
 
     node: int
     leader_epoch: int
 
 
 class MetadataCache:
-    """Filled by `learn`, topic by topic; everything else only reads."""
+    """`update` writes it, topic by topic; all other access is read-only."""
 
     def __init__(self) -> None:
         self.leaders: dict[TopicPartition, PartitionLeader] = {}
@@ -32,21 +32,21 @@ class MetadataCache:
         self._epochs: dict[str, dict[int, int]] = {}  # topic -> partition -> newest leader epoch
 
     def has_response(self, topic: str) -> bool:
-        """Whether the cluster has said anything about a topic, an error included."""
+        """Whether a response described the topic, or had an error for it."""
         return topic in self._epochs or topic in self.topic_errors
 
     def is_found(self, topic: str) -> bool:
-        """Whether the last answer about a topic was not an error."""
+        """Whether the last response described the topic without an error."""
         return topic in self._epochs and topic not in self.topic_errors
 
     def update(self, topic: Any) -> bool:
-        """Take in one topic of a metadata answer; returns whether it says anything new."""
+        """Process one topic of a metadata response; returns whether anything changed."""
         if topic.error_code:
-            return self._learn_error(topic.name, topic.error_code)
-        is_news = self.topic_errors.pop(topic.name, None) is not None
-        is_news |= topic.name not in self._epochs
+            return self._set_error(topic.name, topic.error_code)
+        is_changed = self.topic_errors.pop(topic.name, None) is not None
+        is_changed |= topic.name not in self._epochs
         epochs = self._epochs.setdefault(topic.name, {})
-        has_id = self._learn_id(topic.name, getattr(topic, "topic_id", None), epochs)
+        has_id = self._set_id(topic.name, getattr(topic, "topic_id", None), epochs)
         for part in topic.partitions:
             index = part.partition_index
             if has_id and part.leader_epoch < epochs.get(index, -1):
@@ -54,23 +54,23 @@ class MetadataCache:
             epochs[index] = part.leader_epoch
             tp = TopicPartition(topic.name, index)
             if part.leader_id < 0:
-                is_news |= self.leaders.pop(tp, None) is not None
+                is_changed |= self.leaders.pop(tp, None) is not None
                 continue
             leader = PartitionLeader(part.leader_id, part.leader_epoch)
             if self.leaders.get(tp) != leader:
                 self.leaders[tp] = leader
-                is_news = True
-        return is_news
+                is_changed = True
+        return is_changed
 
-    def _learn_error(self, topic: str, code: int) -> bool:
-        is_news = self.topic_errors.get(topic) != code
+    def _set_error(self, topic: str, code: int) -> bool:
+        is_changed = self.topic_errors.get(topic) != code
         self.topic_errors[topic] = code
         for index in self._epochs.get(topic, ()):
             self.leaders.pop(TopicPartition(topic, index), None)
-        return is_news
+        return is_changed
 
-    def _learn_id(self, topic: str, topic_id: uuid.UUID | None, epochs: dict[int, int]) -> bool:
-        """Remember the topic's id, if it has one; epochs of another id do not count any more."""
+    def _set_id(self, topic: str, topic_id: uuid.UUID | None, epochs: dict[int, int]) -> bool:
+        """Store the topic's id, if it has one; a new id resets the known epochs."""
         if topic_id is None or not topic_id.int:
             return False
         old = self.topic_ids.get(topic)

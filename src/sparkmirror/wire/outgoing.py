@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A record batch on its way to the target, and the decision which ones go."""
+"""Record batches between fetch and acknowledgement; decides which batches go to the target."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from sparkmirror.wire.merge import MAX_MERGED_BYTES, MAX_TINY_BYTES, MAX_TINY_RE
 from sparkmirror.wire.record_batch import CONTROL, TRANSACTIONAL, RecordBatch, split_batches
 from sparkmirror.wire.reframe import OffsetRun, needs_reframe, reframe, split_batch_view
 
-_PAIR = 2  # fewer cannot be joined
+_PAIR = 2  # the fewest batches to merge
 
 
 class OutgoingBatch:
-    """One record batch between fetch and acknowledgement; keeps its cut and its sequence."""
+    """One record batch between fetch and acknowledgement.
+
+    Once sent, it keeps its records and its sequence.
+    """
 
     __slots__ = (
         "base_offset",
@@ -53,23 +56,23 @@ class OutgoingBatch:
     ) -> None:
         self.view = view
         self.size = len(view)
-        self.source_size = self.size if source_size is None else source_size  # as it was fetched
+        self.source_size = self.size if source_size is None else source_size  # as fetched
         self.count = count
         self.next_position = next_position  # the source offset after this record batch
         self.max_timestamp = max_timestamp
         self.runs = runs
         self.owns_bytes = has_own_bytes  # false: a view into the buffer of a fetch response
         self.buffer: SharedBuffer | None = None
-        self.sequence = -1  # given when it is first sent
+        self.sequence = -1  # assigned when it is first sent
         self.base_offset = -1
         self.is_acked = False
-        self.is_in_doubt = False  # sent, and nobody knows whether it is on the target
-        self.is_live = False  # arrived while everything before it had been read
+        self.is_in_doubt = False  # sent, and the target may have it
+        self.is_live = False  # fetched while the partition had no lag
         self.leader_epoch = leader_epoch  # on the source
-        self.skipped_offsets = 0  # source offsets right before it that hold nothing for the target
+        self.skipped_offsets = 0  # source offsets right before it without records for the target
 
     def pin(self, buffer: SharedBuffer | None, budget: MemoryBudget) -> None:
-        """Pin the buffer that holds the bytes: the response's, or one of its own size."""
+        """Retain the buffer that holds the bytes: the response's, or the batch's own."""
         if self.owns_bytes or buffer is None:
             self.buffer = SharedBuffer(budget, self.size)
             return
@@ -77,12 +80,12 @@ class OutgoingBatch:
         buffer.retain(self.size)
 
     def detach_if_sparse(self, budget: MemoryBudget) -> None:
-        """Move out of a buffer that nearly nobody else needs: one that is stuck must not pin it."""
+        """Copy out of a sparse buffer: a batch that waits long must not keep all of it alive."""
         if self.buffer is not None and self.buffer.is_sparse:
             self.detach(budget)
 
     def detach(self, budget: MemoryBudget) -> None:
-        """Move into bytes of its own."""
+        """Copy the bytes into a separate buffer."""
         if self.owns_bytes:
             return
         self.view = memoryview(bytearray(self.view))
@@ -92,31 +95,30 @@ class OutgoingBatch:
         self.buffer = own
 
     def release(self) -> None:
-        """Release the buffer."""
         if self.buffer is not None:
             self.buffer.release(self.size)
             self.buffer = None
 
 
 class AbortedTransaction(NamedTuple):
-    """A transaction that a read_committed reader must not see."""
+    """An aborted transaction, whose records a read_committed consumer skips."""
 
     producer_id: int
     first_offset: int
 
 
 class PreparedBatches(NamedTuple):
-    """What of a fetch response goes on, and how far the source has been read."""
+    """The record batches of a fetch response for the target, and the next source position."""
 
     batches: list[OutgoingBatch]
     position: int
     aborted_records: int
-    leader_epoch: int = -1  # of the last record batch that was looked at
-    skipped: int = 0  # offsets behind the last one that goes on: markers, aborted records
+    leader_epoch: int = -1  # of the last complete record batch
+    skipped: int = 0  # offsets after the last batch for the target: markers, aborted records
 
 
 class _BatchPreparer:
-    """What a fetch response lets through, in order; tiny neighbours become one."""
+    """Collects the record batches for the target, in order; merges adjacent tiny ones."""
 
     __slots__ = (
         "_codec",
@@ -133,14 +135,14 @@ class _BatchPreparer:
         self._codec = codec
         self._limit = limit
         self._joint = BatchMerger(limit, codec)
-        self._single: RecordBatch | None = None  # the only one in the joint, if it may pass raw
+        self._single: RecordBatch | None = None  # the only one to merge, if it can go unchanged
         self._source_size = 0
         self._next_position = 0
         self.batches: list[OutgoingBatch] = []
-        self.skipped = 0  # offsets since the last one that hold nothing for the target
+        self.skipped = 0  # offsets since the last batch without records for the target
 
     def add(self, batch: RecordBatch, position: int) -> None:
-        """Let the records from the position on through."""
+        """Add the records from the position on."""
         if self._limit and len(batch.view) <= MAX_TINY_BYTES and batch.count <= MAX_TINY_RECORDS:
             if self._merge(batch, position):
                 return
@@ -167,7 +169,7 @@ class _BatchPreparer:
         self.batches.append(out)
 
     def flush_merged(self) -> None:
-        """What has been joined goes on."""
+        """Add the merged batch, if any."""
         joint = self._joint
         if not joint.batches:
             return
@@ -195,7 +197,7 @@ class _BatchPreparer:
             self._single = batch if is_whole else None
         if not joint.append(batch, position):
             return False
-        if joint.batches > members:  # else none of its records is wanted
+        if joint.batches > members:  # else all records are below the position
             self._source_size += len(batch.view)
             self._next_position = batch.next_offset
         return True
@@ -209,16 +211,15 @@ def prepare_batches(
     codec: int | None = None,
     merged_bytes: int = MAX_MERGED_BYTES,
 ) -> PreparedBatches:
-    """Decide about each record batch: skip, send as it is, join with its neighbours, or reframe.
+    """Decide about each record batch: skip, send unchanged, merge, or reframe.
 
-    Control batches, empty batches (compaction leaves them) and aborted transactions only advance
-    the position. The list of aborted transactions belongs to this one response.
-    With a `codec`, everything is compressed with it. None joined is larger than `merged_bytes`
-    (0: none is joined).
-    Raises CorruptRecordBatchError if the first wanted one is damaged; those before a damaged one
-    go on, and the next fetch begins with it.
+    Control batches, empty batches (left by compaction) and aborted transactions only advance the
+    position. `aborted` belongs to this one response. `codec` recompresses all batches. A merged
+    batch has at most `merged_bytes` (0: do not merge).
+    Raises CorruptRecordBatchError if the first batch is corrupt; otherwise stops before a corrupt
+    batch, and the next fetch starts with it.
     """
-    began = position
+    start = position
     passage = _BatchPreparer(codec, merged_bytes)
     aborting = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
     aborted_producers: set[int] = set()
@@ -226,7 +227,7 @@ def prepare_batches(
     lowest, leader_epoch = 0, -1
     try:
         for batch in split_batches(records):
-            batch.verify(lowest)  # first: every decision below believes the header
+            batch.verify(lowest)  # first, because everything below relies on the header
             following = batch.next_offset
             if following <= position:
                 continue
@@ -239,7 +240,7 @@ def prepare_batches(
             position = lowest = following
             leader_epoch = batch.leader_epoch
     except CorruptRecordBatchError:
-        if position == began:
+        if position == start:
             raise
     passage.flush_merged()
     return PreparedBatches(
@@ -255,9 +256,9 @@ def merge_pending(
     tiny_bytes: int = MAX_TINY_BYTES,
     tiny_records: int = MAX_TINY_RECORDS,
 ) -> None:
-    """Make one of the tiny record batches at the head of a queue, if none was ever sent.
+    """Merge the tiny record batches at the head of a queue, if none was ever sent.
 
-    No larger than `limit`. Those joined let go of their buffers; the new one lies in its own.
+    The result has at most `limit` bytes and its own buffer; the merged batches release theirs.
     """
     if len(pending) < _PAIR or pending[1].size > tiny_bytes:
         return
@@ -271,7 +272,7 @@ def merge_pending(
             if not joint.append(batch, batch.base_offset, out.runs):
                 break
         except CorruptRecordBatchError:
-            break  # the target decides about it
+            break  # leave it to the target
         joined.append(out)
     if len(joined) < _PAIR:
         return
@@ -294,9 +295,9 @@ def merge_pending(
 def split_batch(
     out: OutgoingBatch, budget: MemoryBudget, cuts: Sequence[int] | None = None
 ) -> list[OutgoingBatch]:
-    """A record batch in pieces, cut before the records of these numbers (default: in halves).
+    """Split a record batch before the records with these indexes (default: into halves).
 
-    The pieces replace it: it lets go of its buffer, they lie in their own, none has been sent.
+    The pieces replace the batch, which releases its buffer; they have their own and are unsent.
     """
     middle = cuts if cuts is not None else (out.count // 2,) if out.count > 1 else ()
     bounds = (0, *middle, out.count)
@@ -324,9 +325,9 @@ def split_batch(
 
 
 def halve_batch(out: OutgoingBatch, budget: MemoryBudget) -> list[OutgoingBatch] | None:
-    """The halves of a record batch of our own making, such as positions; None: it has one record.
+    """Halve a record batch that was not fetched, such as positions; None if it has one record.
 
-    They replace it: it lets go of its buffer, they lie in their own.
+    The halves replace the batch, which releases its buffer; they have their own.
     """
     if out.count <= 1:
         return None
@@ -343,7 +344,7 @@ def halve_batch(out: OutgoingBatch, budget: MemoryBudget) -> list[OutgoingBatch]
 
 
 def _slice_runs(runs: tuple[OffsetRun, ...], first: int, last: int) -> tuple[OffsetRun, ...]:
-    """The runs of the records of these numbers."""
+    """The runs of the records from index `first` to `last`."""
     found: list[OffsetRun] = []
     number = 0
     for run in runs:
@@ -369,13 +370,13 @@ def _unchanged(batch: RecordBatch) -> OutgoingBatch:
 def _is_wanted(
     batch: RecordBatch, aborting: list[AbortedTransaction], aborted_producers: set[int]
 ) -> bool:
-    """Whether a record batch holds records for the target; keeps track of open aborts."""
+    """Whether a record batch has records for the target; tracks aborted transactions."""
     if not batch.attributes & (TRANSACTIONAL | CONTROL):
         return batch.has_records
     while aborting and aborting[-1].first_offset < batch.next_offset:
         aborted_producers.add(aborting.pop().producer_id)
     if batch.is_control:
-        # The cleaner may leave a marker's batch without the marker.
+        # The log cleaner may leave a control batch without its marker.
         if batch.has_records and batch.is_abort_marker():
             aborted_producers.discard(batch.producer_id)
         return False

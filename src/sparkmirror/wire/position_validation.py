@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check with OffsetForLeaderEpoch that a leader's log still holds what was read.
+"""Detect log truncation with OffsetForLeaderEpoch (KIP-320).
 
-Only for brokers before 2.7 (Fetch < 12), which do not report a diverging epoch with a fetch.
+Needed for brokers before Kafka 2.7 (Fetch < 12), which do not report a diverging epoch.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ def request_validation(
     done: Callable[[EpochEnds], None],
     failed: OnFailure,
 ) -> bool:
-    """Request where the last leader epochs of a session's partitions end.
+    """Request the end offsets of the last leader epochs of a session's partitions.
 
-    `done` gets the partitions that have not moved since. Returns false if there is nothing to
-    request, or the broker does not know the request.
+    Calls `done` with the partitions whose position did not change since. Returns false if there is
+    nothing to validate, or the broker does not support the request.
     """
     parts = [(part, part.position, part.last_leader_epoch) for part in session.unvalidated()]
     if not parts:
@@ -37,22 +37,22 @@ def request_validation(
     def answered(ends: dict[TopicPartition, LeaderEpochEnd]) -> None:
         done(
             (part, ends.get(part.tp))
-            for part, *asked in parts
-            if part.session is session and [part.position, part.last_leader_epoch] == asked
+            for part, *requested in parts
+            if part.session is session and [part.position, part.last_leader_epoch] == requested
         )
 
     epochs = {part.tp: (leader_epoch(part), last) for part, _position, last in parts}
     try:
         request_epoch_ends(connection, epochs, answered, failed)
     except WireError:
-        for part, *_asked in parts:
+        for part, *_requested in parts:
             part.is_position_validated = True
         return False
     return True
 
 
 def is_diverged(part: FetchPartition, end: LeaderEpochEnd) -> bool:
-    """Whether the log lost what was read; brokers before 2.0 do not name the epoch."""
+    """Whether the log was truncated below the position; brokers before 2.0 omit the epoch."""
     return (
         UNKNOWN_LEADER_EPOCH < end.leader_epoch < part.last_leader_epoch
         or end.end_offset < part.position
@@ -60,7 +60,7 @@ def is_diverged(part: FetchPartition, end: LeaderEpochEnd) -> bool:
 
 
 def validation_error(end: LeaderEpochEnd) -> int:
-    """The error code to treat an answer with, as a broker does for a fetch of version 12."""
+    """The error code that Fetch version 12 would return for this epoch end."""
     if end.error:
         return end.error
     return error_codes.OFFSET_OUT_OF_RANGE if end.end_offset < 0 else error_codes.NONE

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One partition that the producer writes: its state, its limits, and who is told what became of it.
+"""The produce state of one partition and its listener.
 
-Every partition has a listener, set once. The producer calls it from the loop's thread.
+The producer calls the listener on the loop's thread.
 """
 
 from __future__ import annotations
@@ -23,26 +23,10 @@ from sparkmirror.wire.outgoing import OutgoingBatch
 NO_PRODUCER_ID = -1
 
 
-@dataclass(frozen=True, slots=True)
-class ProduceLimits:
-    """How a produce request is made."""
-
-    acks: int
-    timeout_ms: int
-    max_request_bytes: int
-    max_in_flight: int
-    merged_bytes: int = (
-        MAX_MERGED_BYTES  # tiny record batches that wait become one of this size; 0: no
-    )
-    is_request_size_hard: bool = (
-        False  # whether even one record batch may not make a request larger
-    )
-
-
 class ProducePartition:
-    """Where writing one partition stands.
+    """The produce state of one partition.
 
-    Without a listener in the constructor, one is assigned before the first record batch.
+    The caller sets `listener` before it enqueues the first record batch.
     """
 
     __slots__ = (
@@ -89,32 +73,32 @@ class ProducePartition:
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.next_sequence = next_sequence
-        # A broker takes any first sequence of a producer it has not seen: until one record batch
-        # is acknowledged there, a second one must not be able to overtake it.
+        # A broker accepts any first sequence of an unknown producer. Until it acknowledges one
+        # record batch, a second one must not overtake the first.
         self.is_producer_known = producer_id == NO_PRODUCER_ID or next_sequence > 0
         self.pending: deque[OutgoingBatch] = deque()
         self.in_flight: deque[OutgoingBatch] = deque()
         self.unanswered_requests = 0
-        self.node = -1  # the broker that has them
-        self.queue: deque[ProducePartition] | None = None  # the queue it stands in
+        self.node = -1  # the broker of the unanswered requests
+        self.queue: deque[ProducePartition] | None = None  # the producer's queue that has it
         self.error_code = error_codes.NONE
         self.error_message = ""
-        self.refused: OutgoingBatch | None = None  # the record batch that the failure is about
-        self.record_errors: Mapping[int, str] = {}  # its records that are to blame, and why
-        self.max_merged_bytes = MAX_MERGED_BYTES  # tiny record batches are joined up to this size
+        self.refused: OutgoingBatch | None = None  # the record batch with the error
+        self.record_errors: Mapping[int, str] = {}  # its invalid records: index and reason
+        self.max_merged_bytes = MAX_MERGED_BYTES
         self.out_of_order_twice = False
         self.backoff = Backoff()
-        self.retry_timer: Timer | None = None  # after a failure: when it is tried again
-        self.idle_since = time.monotonic()  # when the broker last said that it knows the producer
-        self.waiting_since = 0.0  # when the oldest unacknowledged one was first sent
+        self.retry_timer: Timer | None = None
+        self.idle_since = time.monotonic()  # the last acknowledgement
+        self.waiting_since = 0.0  # when the oldest unacknowledged batch was first sent
 
     @property
     def is_idle(self) -> bool:
-        """Everything that was offered has been acknowledged."""
+        """Whether every enqueued record batch is acknowledged."""
         return not self.pending and not self.in_flight
 
     def unsend_refused(self) -> bool:
-        """Make unsent what was refused; false if the target may have some of it."""
+        """Clear the sequences of refused batches; false if the target may have one of them."""
         sent = [out for out in self.pending if out.sequence >= 0]
         if self.in_flight or any(out.is_in_doubt for out in sent):
             return False
@@ -125,7 +109,7 @@ class ProducePartition:
         return True
 
     def shed_unsent(self) -> list[OutgoingBatch]:
-        """Release what can be read again: all that was never sent, except one to retry with."""
+        """Release all unsent batches, which can be fetched again, except one to retry with."""
         sent = sum(out.sequence >= 0 for out in self.pending)
         shed = [*self.pending][max(sent, 1) :]
         for out in shed:
@@ -136,52 +120,52 @@ class ProducePartition:
 
 @dataclass(frozen=True, slots=True)
 class RefusedBatch:
-    """A record batch that the target will never take."""
+    """A record batch that the target rejects permanently."""
 
     partition: ProducePartition
     batch: OutgoingBatch
     code: int
     text: str
-    record_errors: Mapping[int, str]  # by the record's number in the batch: what is wrong with it
+    record_errors: Mapping[int, str]  # by the record's index in the batch: the reason
 
 
 class ProduceListener(Protocol):
-    """Is told what became of the record batches of a partition."""
+    """Receives the results of one partition."""
 
     def on_acked(self, part: ProducePartition, out: OutgoingBatch) -> None:
-        """A record batch is on the target at `out.base_offset` (-1: there, offset unknown)."""
+        """Handle a batch that is on the target at `out.base_offset` (-1: offset unknown)."""
 
     def on_produce_error(self, part: ProducePartition, code: int, text: str) -> None:
-        """The partition cannot be written now; the producer retries with growing pauses."""
+        """Handle a produce error; the producer retries with backoff."""
 
     def on_produce_recovered(self, part: ProducePartition) -> None:
-        """The partition can be written again after errors."""
+        """Handle the first acknowledgement after errors."""
 
     def on_refused(self, refused: RefusedBatch) -> list[OutgoingBatch] | None:
         """Return what to send instead of a refused record batch; None: nothing yet."""
 
     def on_rewind(self, part: ProducePartition, pause: float) -> bool:
-        """The target refuses the partition: read again from the last acknowledged position.
+        """Fetch again from the last acknowledged position, because the target refuses all writes.
 
-        Returns whether that is possible; the producer then drops everything that is queued.
+        Returns whether that is possible; if so, the producer drops the partition's queue.
         """
 
     def on_sequence_lost(self, part: ProducePartition, pause: float) -> None:
-        """The broker expects another sequence; everything queued has been dropped."""
+        """Handle a broker that expects another sequence; the producer has dropped the queue."""
 
 
 class TransactionControl(Protocol):
-    """Decides inside transactions which partition may be written, and with which producer id."""
+    """Decides which partitions may be written in the current transaction."""
 
     @property
     def transactional_id(self) -> bytes:
-        """The id that every request names."""
+        """The transactional id of every produce request."""
 
     def may_send(self, part: ProducePartition) -> bool:
-        """Whether the partition's next record batch may be sent; if not, it waits.
+        """Whether the partition's next record batch may be sent.
 
-        `Producer.recheck_parked` asks again.
+        If not, the partition is parked until `Producer.recheck_parked`.
         """
 
     def on_transaction_error(self, code: int) -> None:
-        """A broker says that the transaction is over for us; nothing more is sent."""
+        """Handle a fatal transaction error of a partition; the producer stops sending it."""

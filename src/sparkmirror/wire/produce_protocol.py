@@ -7,10 +7,9 @@
     topic       name (9) or 16-byte id (13), partitions[], tags
     partition   index i32, records (one record batch), tags
 
-Version 9 is the first with varint lengths and known to every broker since 2.4. Version 13 names
-topics by id, so that a leader refuses what is meant for a topic that was deleted. A service that
-only resembles Kafka may know no more than version 7: the same without tags, lengths being i16 and
-i32.
+Version 9 is the first with varint lengths; brokers support it since 2.4. Version 13 names topics by
+id, so a leader refuses records for a topic that was deleted. A Kafka-compatible service may support
+version 7 at most: the same without tags, with i16 and i32 lengths.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from sparkmirror.model import TopicPartition
 PRODUCE_KEY = 0
 VERSION = 9
 IDS_VERSION = 13
-OLDEST_VERSION = 3  # the first that takes record batches as we have them
-# What a request needs at most beside client id, transactional id, names and record batches.
+OLDEST_VERSION = 3  # the first with record batches of magic 2
+# Upper bounds of a request's size without client id, transactional id, names and record batches.
 REQUEST_BYTES = 48
 PARTITION_BYTES = 32
 _ACKS = struct.Struct(">hi")
@@ -35,7 +34,6 @@ _SHORT = struct.Struct(">h")
 
 
 def uvarint(value: int) -> bytes:
-    """An unsigned varint."""
     if value < 0x80:  # noqa: PLR2004 - seven bits a byte
         return bytes((value,))
     out = bytearray()
@@ -47,7 +45,7 @@ def uvarint(value: int) -> bytes:
 
 
 class _Flexible:
-    """Lengths as varints, one more than they are; every structure ends with its tags."""
+    """Lengths are unsigned varints of length + 1; every structure ends with tags."""
 
     tags = b"\x00"
     no_name = b"\x00"
@@ -62,7 +60,7 @@ class _Flexible:
 
 
 class _Fixed:
-    """Lengths as integers, no tags."""
+    """Lengths are i16 or i32; there are no tags."""
 
     tags = b""
     no_name = _SHORT.pack(-1)
@@ -86,9 +84,9 @@ def produce_request(
     version: int = VERSION,
     topic_ids: Mapping[str, uuid.UUID] | None = None,
 ) -> tuple[Callable[[int], bytes], list[bytes | memoryview]]:
-    """The frame header (given a correlation id) and the body of a produce request.
+    """Return the body of a produce request, and a function from correlation id to header.
 
-    `topic_ids` are those of all topics, for version 13.
+    Version 13 needs the ids of all topics in `topic_ids`.
     """
     form = _Flexible if version >= VERSION else _Fixed
     by_topic: dict[str, list[tuple[int, memoryview]]] = {}
@@ -108,7 +106,7 @@ def produce_request(
             small = form.tags
         small += form.tags
     small += form.tags
-    if small:  # a buffer without bytes could never be sent
+    if small:  # an empty buffer would never leave the send queue
         body.append(small)
         size += len(small)
     client = _SHORT.pack(len(client_id)) + client_id + form.tags

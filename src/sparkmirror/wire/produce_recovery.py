@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the producer does after an error: wait for all answers, then resend, replace or drop.
+"""Error handling of the producer: wait for all responses, then resend, replace or drop.
 
-Only errors come here; record batches that are acknowledged never do. Owned by the loop's thread.
+Not on the path of successful writes. Owned by the loop's thread.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from sparkmirror.wire.memory import MemoryBudget
 from sparkmirror.wire.outgoing import OutgoingBatch
 from sparkmirror.wire.produce_partition import (
     NO_PRODUCER_ID,
-    ProduceLimits,
     ProducePartition,
     RefusedBatch,
 )
+from sparkmirror.wire.settings import ProduceSettings
 
 if TYPE_CHECKING:  # the producer has its recovery, which queues partitions again
     from sparkmirror.wire.producer import Producer
@@ -28,15 +28,15 @@ class ProduceRecovery:
     """The failed partitions of one producer."""
 
     def __init__(
-        self, loop: EventLoop, producer: Producer, budget: MemoryBudget, limits: ProduceLimits
+        self, loop: EventLoop, producer: Producer, budget: MemoryBudget, settings: ProduceSettings
     ) -> None:
         self._loop = loop
         self._producer = producer
         self._budget = budget
-        self._limits = limits
+        self._settings = settings
 
     def fail(self, part: ProducePartition, code: int, text: str) -> None:
-        """Remember the first failure and send no more until all answers are in."""
+        """Record the first error; send no more until all responses have arrived."""
         if not part.error_code:
             part.error_code, part.error_message = code, text
             self._producer.dequeue(part)
@@ -44,19 +44,22 @@ class ProduceRecovery:
             self.recover(part)
 
     def refuse_oversized(self, part: ProducePartition, out: OutgoingBatch) -> None:
-        """As if the leader had said that a record batch is too large; nothing is unanswered."""
+        """Treat a record batch as if the leader had refused it with MESSAGE_TOO_LARGE.
+
+        Requires that no request of the partition is unanswered.
+        """
         part.error_code = error_codes.MESSAGE_TOO_LARGE
         part.error_message = (
             f"a record batch of {out.size} bytes does not fit into a request of "
-            f"{self._limits.max_request_bytes} (producer.max.request.size)"
+            f"{self._settings.max_request_bytes} bytes (producer.max.request.size)"
         )
         part.refused = out
         part.record_errors = {}
-        # Not at once: a request is just being put together.
+        # Deferred, because the caller is building a request.
         part.retry_timer = self._loop.call_later(0.0, lambda: self.recover(part))
 
     def recover(self, part: ProducePartition) -> None:
-        """All answers of a failed partition are in: put back what is not acknowledged."""
+        """Requeue the unacknowledged batches of a failed partition, and react to its error."""
         if self._producer.is_closing:
             return
         code = part.error_code
@@ -78,7 +81,7 @@ class ProduceRecovery:
             return
         for out in part.pending:
             out.is_in_doubt |= out.is_acked
-            out.is_acked = False  # the broker recognises those it has
+            out.is_acked = False  # the broker detects the duplicates
             out.detach_if_sparse(self._budget)
         if remedy is Remedy.COMPARE and part.producer_id != NO_PRODUCER_ID:
             if part.out_of_order_twice:
@@ -86,8 +89,8 @@ class ProduceRecovery:
                 self.drop(part)
                 part.listener.on_sequence_lost(part, pause)
                 return
-            part.out_of_order_twice = True  # resent once with the same sequences
-        if remedy is Remedy.REFRESH:  # what is known may be of a topic that is gone
+            part.out_of_order_twice = True  # resend once with the same sequences
+        if remedy is Remedy.REFRESH:  # the metadata may be of a deleted topic
             part.error_code = error_codes.NONE
             part.refused = None
             self._producer.await_metadata(part, pause)
@@ -95,13 +98,13 @@ class ProduceRecovery:
         part.retry_timer = self._loop.call_later(pause, lambda: self._retry(part))
 
     def _replace_refused(self, part: ProducePartition, code: int) -> bool:
-        """Put what the listener returns in the place of a record batch that was refused.
+        """Replace a refused record batch by the batches that the listener returns.
 
-        The broker took neither it nor anything after it: their sequences are free again.
+        The broker appended neither it nor any later batch, so their sequences are reused.
         """
         refused = part.refused
         if refused is None or not part.pending or part.pending[0] is not refused:
-            return False  # one before it is unanswered: that first, then it is refused again
+            return False  # resend the batches before it; then it is refused again
         pieces = part.listener.on_refused(
             RefusedBatch(part, refused, code, part.error_message, part.record_errors)
         )
@@ -118,7 +121,7 @@ class ProduceRecovery:
         return True
 
     def drop(self, part: ProducePartition) -> None:
-        """Forget what was refused: the broker took none of it, so its sequence is free again."""
+        """Drop the queue; the broker appended none of it, so its sequences are reused."""
         first = part.pending[0].sequence if part.pending else -1
         if first >= 0:
             part.next_sequence = first

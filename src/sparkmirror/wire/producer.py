@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write record batches to the leaders of the target, in order, several requests in flight.
 
-Per partition: `pending` has not been sent, `in_flight` has been sent and not acknowledged. A record
-batch once sent keeps its cut and its sequence until it is answered, so a resend is recognised by
-the broker among the last five; hence at most five requests in flight per connection. After a
-failure nothing of that partition is sent before all its answers are in; then everything from the
-first unanswered one on goes out again. Owned by the loop's thread.
+Per partition: `pending` is not sent yet, `in_flight` is sent and not acknowledged. A sent batch
+keeps its records and its sequence, so the broker detects a resend among the last five batches of
+the producer; hence at most five requests in flight per connection. After an error, a partition
+waits for all its responses, then resends from the first unacknowledged batch on. Owned by the
+loop's thread.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from sparkmirror.wire.cluster import Cluster
 from sparkmirror.wire.connection import BrokerConnection
 from sparkmirror.wire.event_loop import EventLoop
 from sparkmirror.wire.memory import MemoryBudget
+from sparkmirror.wire.merge import MAX_MERGED_BYTES
 from sparkmirror.wire.outgoing import OutgoingBatch, merge_pending
 from sparkmirror.wire.produce_partition import (
     NO_PRODUCER_ID,
-    ProduceLimits,
     ProducePartition,
     TransactionControl,
 )
@@ -43,24 +43,27 @@ from sparkmirror.wire.produce_protocol import (
 from sparkmirror.wire.produce_recovery import ProduceRecovery
 from sparkmirror.wire.record_batch import SEQUENCE_MASK, stamp
 from sparkmirror.wire.responses import decode_response
+from sparkmirror.wire.settings import ProduceSettings
 
-_PRODUCER_IDLE_SECONDS = 1.0  # brokers keep producers for a day, or for as long as configured
+_PRODUCER_IDLE_SECONDS = 1.0  # brokers forget idle producers (producer.id.expiration.ms)
 
 
 class Producer:
-    """All writing of one task."""
+    """Writes all partitions of one task."""
 
     def __init__(
         self,
         loop: EventLoop,
         cluster: Cluster,
-        limits: ProduceLimits,
+        settings: ProduceSettings,
         budget: MemoryBudget,
         client_id: str,
+        max_merged_bytes: int = MAX_MERGED_BYTES,  # of small queued batches; 0: merge none
     ) -> None:
         self._loop = loop
         self._cluster = cluster
-        self._limits = limits
+        self._settings = settings
+        self._max_merged_bytes = max_merged_bytes
         self._budget = budget
         self._client_id = client_id.encode()
         self._overhead = REQUEST_BYTES + len(self._client_id)
@@ -70,26 +73,25 @@ class Producer:
         self._without_leader: deque[ProducePartition] = deque()
         self._parked: deque[ProducePartition] = deque()
         self.is_closing = False
-        self._recovery = ProduceRecovery(loop, self, budget, limits)
-        self.transaction_control: TransactionControl | None = None  # none: no transactions
-        # Called in this order after each response that has been handled completely.
+        self._recovery = ProduceRecovery(loop, self, budget, settings)
+        self.transaction_control: TransactionControl | None = None  # None: no transactions
+        # Called in this order after each response.
         self.on_response: tuple[Callable[[], None], ...] = ()
         cluster.metadata_listeners.append(self._on_metadata)
 
     def max_batch_bytes(self, tp: TopicPartition) -> int | None:
-        """The largest record batch that can be sent to a partition; None: it depends on it."""
-        if not self._limits.is_request_size_hard:
+        """The largest record batch for a partition; None if only the target limits it."""
+        if not self._settings.enforces_max_request_bytes:
             return None
         names = len(tp.topic) + (
             0
             if self.transaction_control is None
             else len(self.transaction_control.transactional_id)
         )
-        room = self._limits.max_request_bytes - self._overhead - PARTITION_BYTES - names
+        room = self._settings.max_request_bytes - self._overhead - PARTITION_BYTES - names
         return max(room, 1)
 
     def track_topics(self, topics: Iterable[str]) -> None:
-        """Find the leaders of these topics."""
         self._cluster.track_topics(topics)
 
     def enqueue(self, part: ProducePartition, out: OutgoingBatch) -> None:
@@ -102,13 +104,13 @@ class Producer:
             self.enqueue_for_leader(part)
 
     def send_ready(self) -> None:
-        """Send whatever may be sent now."""
+        """Send the queued record batches, up to the in-flight limit of each broker."""
         for node, queue in [*self._ready.items()]:
             if queue:
                 self._send_to(node)
 
     def recheck_ready(self) -> None:
-        """The transaction control may refuse now: partitions in line ask it again."""
+        """Check queued partitions again: the transaction control may refuse them now."""
         for queue in [*self._ready.values()]:
             waiting = [*queue]
             queue.clear()
@@ -117,7 +119,7 @@ class Producer:
                 self.enqueue_for_leader(part)
 
     def recheck_parked(self) -> None:
-        """The transaction control may admit more: partitions that it did not admit ask again."""
+        """Check parked partitions again: the transaction control may admit them now."""
         parked, self._parked = self._parked, deque()
         for part in parked:
             part.queue = None
@@ -126,16 +128,16 @@ class Producer:
 
     @property
     def has_parked(self) -> bool:
-        """Whether record batches wait for the transaction control."""
+        """Whether partitions wait for the transaction control."""
         return bool(self._parked)
 
     def fail_partition(self, part: ProducePartition, code: int) -> None:
-        """A partition in the transaction cannot be written: as if its leader had said so."""
+        """Fail a partition of the transaction, as if its leader had returned the error."""
         self.dequeue(part)
         self._recovery.fail(part, code, "")
 
     def drop_unsent(self, part: ProducePartition) -> None:
-        """Forget what is queued; what is unanswered stays, and keeps its sequence."""
+        """Drop the batches that were never sent; the others keep their sequences."""
         self.dequeue(part)
         while part.pending and part.pending[-1].sequence < 0:
             part.pending.pop().release()
@@ -143,7 +145,7 @@ class Producer:
             self.enqueue_for_leader(part)
 
     def discard(self, part: ProducePartition) -> None:
-        """Forget all that is queued; nothing is unanswered."""
+        """Drop all batches; requires that no request of the partition is unanswered."""
         self.dequeue(part)
         part.pending.extendleft(reversed(part.in_flight))
         part.in_flight.clear()
@@ -152,12 +154,12 @@ class Producer:
     # --- sending
 
     def enqueue_for_leader(self, part: ProducePartition) -> None:
-        """Put a partition into the queue of its leader, or where it waits for one."""
+        """Put a partition into the queue of its leader, or let it wait for one."""
         leader = self._cluster.leaders.get(part.tp)
         if part.unanswered_requests and (
             leader is None or leader.node != part.node or not part.is_producer_known
         ):
-            return  # the answer first, or the order may be lost; then it lines up
+            return  # to keep the order, it is enqueued after the response
         if leader is None:
             part.listener.on_produce_error(part, self._cluster.leader_error(part.tp), "")
             self.await_metadata(part, part.backoff.next_pause())
@@ -174,7 +176,7 @@ class Producer:
         part.queue.append(part)
 
     def await_metadata(self, part: ProducePartition, pause: float) -> None:
-        """Line up again when the cluster has told of the topic, not before."""
+        """Enqueue a partition again after the next metadata response."""
         for out in part.pending:
             out.detach_if_sparse(self._budget)
         part.queue = self._without_leader
@@ -187,15 +189,13 @@ class Producer:
         return part.topic_id is not None and now_id is not None and now_id != part.topic_id
 
     def dequeue(self, part: ProducePartition) -> None:
-        """Take a partition out of its queue, if it is in one."""
         if part.queue is not None:
             part.queue.remove(part)
             part.queue = None
 
     def _on_metadata(self) -> None:
-        """Metadata arrived: partitions without a leader look again."""
-        homeless, self._without_leader = self._without_leader, deque()
-        for part in homeless:
+        waiting, self._without_leader = self._without_leader, deque()
+        for part in waiting:
             part.queue = None
             self.enqueue_for_leader(part)
         self.send_ready()
@@ -217,10 +217,13 @@ class Producer:
             return
         version = connection.api_versions.get(PRODUCE_KEY, (0, -1))[1]
         if version < OLDEST_VERSION:
-            why = f"cluster {self._cluster.alias!r}: broker {node} is too old for record batches"
-            self._on_unreachable(node, UnreachableError(why, cluster=self._cluster.alias))
+            reason = (
+                f"cluster {self._cluster.alias!r}: broker {node} does not support Produce "
+                f"{OLDEST_VERSION}; Kafka 0.11 or newer is required"
+            )
+            self._on_unreachable(node, UnreachableError(reason, cluster=self._cluster.alias))
             return
-        while queue and self._in_flight.get(node, 0) < self._limits.max_in_flight:
+        while queue and self._in_flight.get(node, 0) < self._settings.max_in_flight:
             self._send_request(node, connection, queue, version)
 
     def _on_connected(self, node: int) -> None:
@@ -240,7 +243,7 @@ class Producer:
     def _send_request(
         self, node: int, connection: BrokerConnection, queue: deque[ProducePartition], version: int
     ) -> None:
-        """One request: the next record batch of every partition in line."""
+        """Send one request with the next record batch of each queued partition."""
         chosen: list[tuple[ProducePartition, OutgoingBatch]] = []
         transactional_id = (
             None if self.transaction_control is None else self.transaction_control.transactional_id
@@ -248,17 +251,17 @@ class Producer:
         size = self._overhead + len(transactional_id or b"")
         for _ in range(len(queue)):
             part = queue[0]
-            if self._limits.merged_bytes:
-                most = min(self._limits.merged_bytes, part.max_merged_bytes)
+            if self._max_merged_bytes:
+                most = min(self._max_merged_bytes, part.max_merged_bytes)
                 merge_pending(part.pending, most, self._budget)
             out = part.pending[0]
             added = out.size + PARTITION_BYTES + len(part.tp.topic)
-            if chosen and size + added > self._limits.max_request_bytes:
+            if chosen and size + added > self._settings.max_request_bytes:
                 break
             queue.popleft()
             if self._is_too_large(part, out):
                 part.queue = None
-                if not part.unanswered_requests:  # else it lines up again with the last answer
+                if not part.unanswered_requests:  # else its last response enqueues it again
                     self._recovery.refuse_oversized(part, out)
                 continue
             part.pending.popleft()
@@ -282,8 +285,8 @@ class Producer:
         header, body = produce_request(
             ((part.tp, out.view) for part, out in chosen),
             client_id=self._client_id,
-            acks=self._limits.acks,
-            timeout_ms=self._limits.timeout_ms,
+            acks=self._settings.acks,
+            timeout_ms=self._settings.request_timeout_ms,
             transactional_id=transactional_id,
             version=version,
             topic_ids=topic_ids,
@@ -299,9 +302,9 @@ class Producer:
     def _topic_ids(
         self, chosen: list[tuple[ProducePartition, OutgoingBatch]]
     ) -> dict[str, uuid.UUID] | None:
-        """The ids of all topics of a request, as planned; None: it must name them.
+        """The ids of all topics of a request; None if it must use topic names.
 
-        In transactions it does: newer versions would add partitions to them by themselves.
+        Transactions use names: from version 12 on, brokers add partitions implicitly (KIP-890).
         """
         if self.transaction_control is not None:
             return None
@@ -311,9 +314,9 @@ class Producer:
         return found if len(found) == len(ids) else None
 
     def _is_too_large(self, part: ProducePartition, out: OutgoingBatch) -> bool:
-        """Whether the target would close the connection rather than answer."""
+        """Whether the target would close the connection instead of responding."""
         if out.sequence >= 0:
-            return False  # it was sent before, and keeps its cut
+            return False  # it was sent before
         largest = self.max_batch_bytes(part.tp)
         return largest is not None and out.size > largest
 
@@ -333,7 +336,7 @@ class Producer:
         )
         part.next_sequence = (out.sequence + out.count) & SEQUENCE_MASK
 
-    # --- answers
+    # --- responses
 
     def _on_response(
         self,
@@ -353,7 +356,7 @@ class Producer:
         }
         missing = next((part.tp for part, _out in sent if part.tp not in results), None)
         if missing is not None:
-            raise UndecodableResponseError(f"a produce response does not speak of {missing}")
+            raise UndecodableResponseError(f"a produce response lacks {missing}")
         self._in_flight[node] -= 1
         for part, out in sent:
             part.unanswered_requests -= 1
@@ -364,8 +367,8 @@ class Producer:
                 if not part.error_code:
                     part.refused = out
                     part.record_errors = {
-                        wrong.batch_index: wrong.batch_index_error_message or ""
-                        for wrong in one.record_errors or ()
+                        error.batch_index: error.batch_index_error_message or ""
+                        for error in one.record_errors or ()
                     }
                 out.is_in_doubt |= one.error_code not in error_codes.NOT_APPENDED
                 self._recovery.fail(part, one.error_code, one.error_message or "")
@@ -410,5 +413,4 @@ class Producer:
                 callback()
 
     def close(self) -> None:
-        """Send nothing more."""
         self.is_closing = True

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ask the leaders of partitions what they remember of a producer (DescribeProducers).
+"""Requests about producers: DescribeProducers and InitProducerId.
 
-A leader keeps epoch and last sequence of every producer that wrote lately, also when the records
-themselves are gone. Brokers know this question since 2.8.
-
-Ask a target cluster for a producer id of our own.
+A leader keeps the epoch and last sequence of every recent producer of a partition, even after the
+records are deleted. Brokers support DescribeProducers since 2.8.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from kafka.protocol.admin import DescribeProducersRequest
@@ -22,13 +21,12 @@ from sparkmirror.wire import error_codes
 from sparkmirror.wire.cluster import Cluster
 
 _DESCRIBE_PRODUCERS_VERSION = 0
-
 _INIT_PRODUCER_ID_VERSION = 4
 
 
 @dataclass(frozen=True, slots=True)
 class ActiveProducer:
-    """What a leader remembers of one producer of one partition."""
+    """A leader's state of one producer of one partition."""
 
     producer_id: int
     producer_epoch: int
@@ -38,7 +36,7 @@ class ActiveProducer:
 
 @dataclass(slots=True)
 class ProducerDescriptions:
-    """The answers, partition by partition."""
+    """The results by partition."""
 
     found: dict[TopicPartition, tuple[ActiveProducer, ...]] = field(default_factory=dict)
     failed: dict[TopicPartition, int] = field(default_factory=dict)  # error codes
@@ -47,7 +45,7 @@ class ProducerDescriptions:
 def describe_producers(
     cluster: Cluster, wanted: Iterable[TopicPartition], done: Callable[[ProducerDescriptions], None]
 ) -> None:
-    """Call `done` once, with an answer or an error code for every partition."""
+    """Call `done` once, with a result or an error code for every partition."""
     states = ProducerDescriptions()
     by_node: dict[int, list[TopicPartition]] = {}
     for tp in wanted:
@@ -66,10 +64,10 @@ def describe_producers(
     if not by_node:
         done(states)
     for node, some in by_node.items():
-        _ask_node(cluster, node, some, states, lambda node=node: finish(node))  # type: ignore[misc]
+        _describe_from(cluster, node, some, states, partial(finish, node))
 
 
-def _ask_node(
+def _describe_from(
     cluster: Cluster,
     node: int,
     some: list[TopicPartition],
@@ -79,10 +77,6 @@ def _ask_node(
     def failed(code: int) -> None:
         states.failed.update(dict.fromkeys(some, code))
         finish()
-
-    def lost(error: UnreachableError) -> None:
-        cluster.report_error(error)
-        failed(error_codes.CONNECTION_LOST)
 
     def answered(answer: Any) -> None:
         for topic in answer.topics:
@@ -94,18 +88,7 @@ def _ask_node(
                     states.found[tp] = tuple(_active(p) for p in one.active_producers)
         finish()
 
-    def send() -> None:
-        try:
-            connection.request(_request(some), answered, lost, newest=_DESCRIBE_PRODUCERS_VERSION)
-        except WireError:
-            failed(error_codes.UNSUPPORTED_VERSION)
-
-    try:
-        connection = cluster.connection(node)
-    except UnreachableError as error:
-        lost(error)
-        return
-    connection.when_ready(send, lost)
+    _send(cluster, node, _request(some), _DESCRIBE_PRODUCERS_VERSION, answered, failed)
 
 
 def _active(producer: Any) -> ActiveProducer:
@@ -132,11 +115,10 @@ def _request(some: Iterable[TopicPartition]) -> DescribeProducersRequest:
 def request_producer_id(
     cluster: Cluster, done: Callable[[int, int], None], failed: Callable[[int], None]
 ) -> None:
-    """Call `done` with id and epoch, or `failed` with an error code; another broker each time."""
+    """Call `done` with producer id and epoch, or `failed` with an error code, once.
 
-    def lost(error: UnreachableError) -> None:
-        cluster.report_error(error)
-        failed(error_codes.CONNECTION_LOST)
+    Each call uses the next broker.
+    """
 
     def answered(answer: Any) -> None:
         if answer.error_code:
@@ -144,23 +126,38 @@ def request_producer_id(
         else:
             done(answer.producer_id, answer.producer_epoch)
 
-    def send() -> None:
-        message = InitProducerIdRequest(
-            transactional_id=None,
-            transaction_timeout_ms=60_000,
-            producer_id=-1,
-            producer_epoch=-1,
-        )
-        try:
-            connection.request(message, answered, lost, newest=_INIT_PRODUCER_ID_VERSION)
-        except WireError:
-            failed(error_codes.UNSUPPORTED_VERSION)
-
     node = cluster.next_node()
     if node is None:
         cluster.refresh_metadata()
         failed(error_codes.CONNECTION_LOST)
         return
+    message = InitProducerIdRequest(
+        transactional_id=None,
+        transaction_timeout_ms=60_000,
+        producer_id=-1,
+        producer_epoch=-1,
+    )
+    _send(cluster, node, message, _INIT_PRODUCER_ID_VERSION, answered, failed)
+
+
+def _send(
+    cluster: Cluster,
+    node: int,
+    message: Any,
+    newest: int,
+    answered: Callable[[Any], None],
+    failed: Callable[[int], None],
+) -> None:
+    def lost(error: UnreachableError) -> None:
+        cluster.report_error(error)
+        failed(error_codes.CONNECTION_LOST)
+
+    def send() -> None:
+        try:
+            connection.request(message, answered, lost, newest=newest)
+        except WireError:
+            failed(error_codes.UNSUPPORTED_VERSION)
+
     try:
         connection = cluster.connection(node)
     except UnreachableError as error:

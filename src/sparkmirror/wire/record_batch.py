@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The record batch (magic 2): what its header says, and the fields that may be rewritten.
+"""The record batch (magic 2): its header, and the fields that are rewritten for the target.
 
-    offset  field                 type   written by us on the way to the target
+    offset  field                 type   value for the target
     0       baseOffset            i64    0, as a produce request must
     8       batchLength           i32    bytes after this field
     12      partitionLeaderEpoch  i32    -1
@@ -12,14 +12,15 @@
     23      lastOffsetDelta       i32
     27      baseTimestamp         i64    the delete horizon if bit 6 is set
     35      maxTimestamp          i64    the append time if bit 3 is set
-    43      producerId            i64    ours
-    51      producerEpoch         i16    ours
-    53      baseSequence          i32    ours
+    43      producerId            i64    the task's
+    51      producerEpoch         i16    the task's
+    53      baseSequence          i32    the task's
     57      count                 i32
     61      records
 
-Fields before attributes are outside the CRC: free to change. The rest costs a new CRC. A record
-batch is a view into the buffer it was received in and is patched there: payload is never copied.
+The CRC does not cover the fields before attributes, so they can change freely; any other change
+needs a new CRC. A record batch is a view into the receive buffer and is patched in place, so the
+payload is never copied.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ LENGTH_OVERHEAD = 12  # baseOffset and batchLength are not counted in batchLengt
 CRC_START = 21  # attributes
 _MAGIC_AT = 16
 _PREFIX = struct.Struct(">qi")
-_FREE = struct.Struct(">qi i")  # baseOffset, batchLength, partitionLeaderEpoch
+_OUTSIDE_CRC = struct.Struct(">qi i")  # baseOffset, batchLength, partitionLeaderEpoch
 _PRODUCER = struct.Struct(">qhi")
 _PRODUCER_AT = 43
 
@@ -69,7 +70,7 @@ _ABORT_MARKER = 0
 
 
 class RecordBatch:
-    """One record batch inside a receive buffer; only the header has been looked at."""
+    """One record batch inside a receive buffer; parses the header only."""
 
     __slots__ = (
         "attributes",
@@ -105,35 +106,34 @@ class RecordBatch:
             ) = HEADER.unpack_from(view)
         except struct.error as error:
             raise CorruptRecordBatchError("a record batch is shorter than its header") from error
-        # The offset after the last one this record batch covers.
+        # The offset after the last one of this record batch.
         self.next_offset: int = self.base_offset + self.last_offset_delta + 1
         if magic != MAGIC:
             raise _other_format(self.base_offset, magic)
 
     @property
     def is_control(self) -> bool:
-        """A transaction marker, written by a broker."""
+        """Whether it holds a transaction marker, written by a broker."""
         return bool(self.attributes & CONTROL)
 
     @property
     def is_transactional(self) -> bool:
-        """Part of a transaction."""
         return bool(self.attributes & TRANSACTIONAL)
 
     @property
     def has_records(self) -> bool:
-        """Compaction may leave a batch without any."""
+        """Whether it has records; compaction may remove all of them."""
         return bool(self.count)
 
     @property
     def has_holes(self) -> bool:
-        """Compaction removed records, so that offsets inside are no longer contiguous."""
+        """Whether compaction removed records, so that the offsets are not contiguous."""
         return bool(self.last_offset_delta + 1 != self.count)
 
     def verify(self, lowest: int = 0) -> None:
-        """Raise if the bytes are not those the source's producer sealed with its CRC.
+        """Raise CorruptRecordBatchError if CRC, record count or base offset do not match.
 
-        The base offset is not under the CRC; all that is known is that it is not below `lowest`.
+        The CRC does not cover the base offset, which must not be below `lowest`.
         """
         if crc32c(self.view[CRC_START:]) != self.crc:
             raise CorruptRecordBatchError(
@@ -141,19 +141,19 @@ class RecordBatch:
             )
         if not 0 <= self.count <= self.last_offset_delta + 1 > 0:
             raise CorruptRecordBatchError(
-                f"the record batch at offset {self.base_offset} claims {self.count} records in "
-                f"{self.last_offset_delta + 1} offsets"
+                f"the record batch at offset {self.base_offset} has a record count of "
+                f"{self.count} for {self.last_offset_delta + 1} offsets"
             )
         if self.base_offset < lowest:
             raise CorruptRecordBatchError(
-                f"a record batch claims offset {self.base_offset} where {lowest} is the lowest "
-                "that can be"
+                f"a record batch has base offset {self.base_offset}, but the previous one ends at "
+                f"{lowest}"
             )
 
     def is_abort_marker(self) -> bool:
-        """Whether this control batch ends its producer's transaction with an abort."""
+        """Whether this control batch aborts its producer's transaction."""
         records = self.view[HEADER_SIZE:]
-        # length, attributes, timestamp delta, offset delta, key length: one byte each but the
+        # length, attributes, timestamp delta, offset delta, key length: one byte each, except the
         # timestamp delta, which is a varint; then the key: version i16, type i16.
         position = 2
         try:
@@ -162,20 +162,20 @@ class RecordBatch:
             (marker,) = _MARKER.unpack_from(records, position + 5)
         except (IndexError, struct.error) as error:
             raise CorruptRecordBatchError(
-                f"the transaction marker at offset {self.base_offset} is cut off"
+                f"the transaction marker at offset {self.base_offset} is truncated"
             ) from error
         return bool(marker == _ABORT_MARKER)
 
 
 def split_batches(records: memoryview) -> Iterator[RecordBatch]:
-    """The whole record batches in a fetch response; a cut-off last one is left for later."""
+    """Yield the complete record batches of a fetch response; skips a truncated last one."""
     position, end = 0, len(records)
     while position + HEADER_SIZE <= end:
         _base, length = _PREFIX.unpack_from(records, position)
         following = position + LENGTH_OVERHEAD + length
         if length < HEADER_SIZE - LENGTH_OVERHEAD:
             _check_format(records[position:])
-            raise CorruptRecordBatchError(f"a record batch claims a length of {length} bytes")
+            raise CorruptRecordBatchError(f"a record batch has an invalid length of {length} bytes")
         if following > end:
             return
         yield RecordBatch(records[position:following])
@@ -184,15 +184,15 @@ def split_batches(records: memoryview) -> Iterator[RecordBatch]:
 
 
 def _check_format(rest: memoryview) -> None:
-    """A message of an older format may be shorter than our header: nobody would ever read on."""
+    """Raise for an older format, whose messages may be shorter than a record batch header."""
     if len(rest) > _MAGIC_AT and rest[_MAGIC_AT] < MAGIC:
         raise _other_format(_PREFIX.unpack_from(rest)[0], rest[_MAGIC_AT])
 
 
 def _other_format(offset: int, magic: int) -> CorruptRecordBatchError:
     return CorruptRecordBatchError(
-        f"the record batch at offset {offset} has format version {magic}; "
-        "only version 2 (Kafka 0.11 and newer) is copied"
+        f"the record batch at offset {offset} has message format {magic}; "
+        "only format 2 (Kafka 0.11 and newer) can be copied"
     )
 
 
@@ -204,20 +204,20 @@ def stamp(
     *,
     is_transactional: bool = False,
 ) -> None:
-    """Make a source's record batch ours, in place: producer fields, cleared bits, a new CRC.
+    """Rewrite a record batch for the target, in place: producer fields, attributes, CRC.
 
-    The transactional bit means the source's transaction and the delete horizon its cleaner's
-    clock; neither holds on the target, where the record batch may be in a transaction of ours.
+    The source's transactional bit and delete horizon do not apply on the target, where the batch
+    may be part of another transaction.
     """
-    _FREE.pack_into(view, 0, 0, len(view) - LENGTH_OVERHEAD, -1)
-    ours = TRANSACTIONAL if is_transactional else 0
-    view[22] = view[22] & ~(TRANSACTIONAL | DELETE_HORIZON) | ours
+    _OUTSIDE_CRC.pack_into(view, 0, 0, len(view) - LENGTH_OVERHEAD, -1)
+    transactional = TRANSACTIONAL if is_transactional else 0
+    view[22] = view[22] & ~(TRANSACTIONAL | DELETE_HORIZON) | transactional
     _PRODUCER.pack_into(view, _PRODUCER_AT, producer_id, producer_epoch, sequence)
     struct.pack_into(">I", view, 17, crc32c(view[CRC_START:]))
 
 
 def encode_varint(value: int) -> bytes:
-    """Kafka's zigzag varint (also of 64-bit values)."""
+    """Encode a zigzag varint of up to 64 bits."""
     rest = (value << 1) ^ (value >> 63)
     if rest < 0x80:  # noqa: PLR2004 - seven bits a byte
         return bytes((rest,))
@@ -232,7 +232,7 @@ def encode_varint(value: int) -> bytes:
 def encode_batch(
     body: bytes, *, attributes: int, count: int, base_timestamp: int, max_timestamp: int
 ) -> bytearray:
-    """A record batch around already encoded records; `stamp` later adds producer and CRC."""
+    """Build a record batch from encoded records; `stamp` adds producer and CRC."""
     out = bytearray(HEADER_SIZE + len(body))
     HEADER.pack_into(
         out,
@@ -256,7 +256,7 @@ def encode_batch(
 
 
 def build_key_value_batch(records: Iterable[tuple[bytes | None, bytes | None]]) -> bytearray:
-    """A small uncompressed record batch of our own (positions), stamped with the clock's time."""
+    """Build an uncompressed record batch with the current time; `stamp` adds producer and CRC."""
     now = int(time.time() * 1000)
     body = bytearray()
     count = 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The records inside a record batch, read.
+"""Decode the records of a record batch.
 
     length          varint   bytes that follow
     attributes      i8       unused
@@ -8,8 +8,8 @@
     key, value               each: length varint (-1: null), bytes
     headers                  count varint, then key and value as above (a key is never null)
 
-A *frame* is one such record. What lies behind its offset delta (key, value and headers) is an
-opaque slice to everybody who only moves records.
+A *frame* is one encoded record. Copying treats the part after the offset delta (key, value and
+headers) as opaque bytes.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from sparkmirror.errors import CorruptRecordBatchError
 from sparkmirror.wire import codecs
 from sparkmirror.wire.record_batch import CODEC_MASK, HEADER_SIZE, LOG_APPEND_TIME, RecordBatch
 
-# Where a frame lies: its attributes byte, its offset delta, the slice behind it, its end; then
-# the two deltas. A plain tuple, because one is made for every record.
+# Positions in a frame: attributes, offset delta, body, end; then timestamp delta and offset delta.
+# A plain tuple, because there is one per record.
 RecordSpan = tuple[int, int, int, int, int, int]
 
-_MORE = 0x80  # the bit of a varint's byte that says that another one follows
-_MOST_SHIFT = 63
+_MORE = 0x80  # a varint's continuation bit
+_MAX_SHIFT = 63
 _MASK = (1 << 64) - 1
 _HALF = 1 << 63
 
 
 class RawRecord(NamedTuple):
-    """One record as far as moving it needs to know."""
+    """One record with its key, value and headers still encoded."""
 
     offset: int
-    timestamp: int  # what a consumer sees: the append time if the batch has LogAppendTime
+    timestamp: int  # as a consumer sees it: the append time if the batch has LogAppendTime
     body: bytes  # key, value and headers, encoded
 
 
 class Record(NamedTuple):
-    """One record taken apart."""
+    """One decoded record."""
 
     key: bytes | None
     value: bytes | None
@@ -50,12 +50,12 @@ class Record(NamedTuple):
 
 
 def decompressed_records(batch: RecordBatch) -> bytes:
-    """The records of a batch without their compression."""
+    """Decompress the records of a batch."""
     return codecs.decompress(batch.attributes & CODEC_MASK, batch.view[HEADER_SIZE:])
 
 
 def raw_records(view: memoryview, base_offset: int = 0) -> Iterator[RawRecord]:
-    """Every record of a record batch, its first offset being `base_offset`."""
+    """Yield the records of a record batch; offsets are relative to `base_offset`."""
     batch = RecordBatch(view)
     data = decompressed_records(batch)
     base_timestamp, append_time = batch.base_timestamp, _append_time(batch)
@@ -67,7 +67,7 @@ def raw_records(view: memoryview, base_offset: int = 0) -> Iterator[RawRecord]:
 
 
 def decode_records(view: memoryview) -> list[Record]:
-    """Every record of a record batch, taken apart."""
+    """Decode every record of a record batch."""
     batch = RecordBatch(view)
     data = decompressed_records(batch)
     base_timestamp, append_time = batch.base_timestamp, _append_time(batch)
@@ -81,13 +81,12 @@ def decode_records(view: memoryview) -> list[Record]:
     return found
 
 
-def locate_records(  # noqa: C901, PLR0912 - one loop, three times the same five lines
+def locate_records(  # noqa: C901, PLR0912 - one loop with three inlined varint decoders
     data: bytes, batch: RecordBatch
 ) -> Iterator[RecordSpan]:
-    """Where each record lies in the decompressed records of a batch.
+    """Yield the position of each record in the decompressed records of a batch.
 
-    The three varints are read in place as far as they have one or two bytes: calls would take
-    half of the time.
+    Varints of one or two bytes are decoded inline, because calls would take half of the time.
     """
     at, lowest = 0, 0
     try:
@@ -119,7 +118,7 @@ def locate_records(  # noqa: C901, PLR0912 - one loop, three times the same five
                     delta, rest = _long_varint(data, rest - 1)
             delta = (delta >> 1) ^ -(delta & 1)
             if rest > end or delta < lowest:
-                raise _corrupt(batch, "have lengths or offsets that cannot be")
+                raise _corrupt(batch, "have invalid lengths or offset deltas")
             yield at, offset_at, rest, end, (stamp >> 1) ^ -(stamp & 1), delta
             lowest = delta + 1
             at = end
@@ -132,7 +131,7 @@ def locate_records(  # noqa: C901, PLR0912 - one loop, three times the same five
 
 
 def wrap_int64(value: int) -> int:
-    """Java's arithmetic: what does not fit into 64 bits begins anew at the other end."""
+    """Wrap around at 64 bits, like Java's arithmetic on long."""
     if -_HALF <= value < _HALF:
         return value
     return ((value + _HALF) & _MASK) - _HALF
@@ -143,20 +142,20 @@ def _append_time(batch: RecordBatch) -> int | None:
 
 
 def _long_varint(data: bytes, at: int) -> tuple[int, int]:
-    """An unsigned varint of any length, and the place behind it."""
+    """Decode an unsigned varint of any length; returns its value and the position after it."""
     value = shift = 0
-    while shift <= _MOST_SHIFT:
+    while shift <= _MAX_SHIFT:
         byte = data[at]
         at += 1
         value |= (byte & ~_MORE) << shift
         if byte < _MORE:
             return value & _MASK, at
         shift += 7
-    raise CorruptRecordBatchError("a number in a record has more than ten bytes")
+    raise CorruptRecordBatchError("a varint in a record has more than ten bytes")
 
 
 def decode_body(data: bytes) -> tuple[bytes | None, bytes | None, list[tuple[bytes, bytes | None]]]:
-    """Key, value and headers of a frame's body."""
+    """Decode the key, value and headers of a frame."""
     headers: list[tuple[bytes, bytes | None]] = []
     try:
         key, at = _sized(data, 0)
@@ -166,12 +165,12 @@ def decode_body(data: bytes) -> tuple[bytes | None, bytes | None, list[tuple[byt
             name, at = _sized(data, at)
             content, at = _sized(data, at)
             if name is None:
-                raise CorruptRecordBatchError("a record has a header without a name")
+                raise CorruptRecordBatchError("a record has a header without a key")
             headers.append((name, content))
     except IndexError as error:
         raise CorruptRecordBatchError("a record ends too early") from error
     if count < 0 or at != len(data):
-        raise CorruptRecordBatchError("a record does not fill its length")
+        raise CorruptRecordBatchError("a record is shorter than its length")
     return key, value, headers
 
 

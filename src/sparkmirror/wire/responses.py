@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A broker's answer as the message that it holds, or one error if it is none.
+"""Decode a broker's response, with one error type for malformed bytes.
 
-kafka-python's codecs stumble over bytes that are not theirs in any way that Python knows; whoever
-waits for an answer should hear of all of them as of a lost connection.
+kafka-python's codecs raise many exception types on malformed bytes. Callers handle all of them as a
+lost connection.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from typing import Any
 
 from sparkmirror.errors import UndecodableResponseError
 
-# How decoding fails on bytes that are none: cut off, no text, a length or a tag out of range.
+# Raised on malformed bytes: truncated, not UTF-8, a length or a tag out of range.
 DECODE_ERRORS = (LookupError, ValueError, TypeError, OverflowError, AttributeError, struct.error)
 
 
 def decode_response(kind: Any, data: memoryview, version: int) -> Any:
-    """The message of a class of kafka-python's; UndecodableResponseError if the bytes are none."""
+    """Decode a kafka-python response class; UndecodableResponseError if the bytes do not match."""
     try:
         return kind.decode(data, version=version)
     except DECODE_ERRORS as error:
         raise UndecodableResponseError(
-            f"an answer of {len(data)} bytes is no {_name(kind)} of version {version}"
+            f"cannot decode a response of {len(data)} bytes as {_name(kind)} version {version}"
         ) from error
 
 
 def _name(kind: Any) -> str:
-    """As the protocol has it; some classes are made for one version and called so."""
+    """The name in the protocol, without the version suffix of some classes."""
     return str(kind.__name__).partition("_v")[0]

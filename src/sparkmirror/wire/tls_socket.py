@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A TCP socket inside of TLS, with the few methods of a socket that a connection uses.
+"""A TLS socket with the few socket methods that a connection uses.
 
-OpenSSL hands out one record (16 KiB at most) at a time and holds what it has decrypted where no
-selector sees it; so `recv_into` goes on until the space is full or nothing is left. Brokers send
-record by record, and being woken for each of them costs an eighth of a task's CPU: while much of a
-large frame is missing the kernel waits for more of it. What is sent costs a system call per record:
-small neighbours are joined into one, large buffers are not copied. A send that found no room must
-be repeated with the same bytes, of which OpenSSL has encrypted some.
+Reading: OpenSSL returns one TLS record (16 KiB at most) at a time and buffers decrypted bytes. A
+selector does not see these, so `recv_into` reads until the buffer is full or nothing is left. A
+wake-up per record costs an eighth of a task's CPU, so SO_RCVLOWAT delays them in a large frame.
+
+Writing: each TLS record costs a system call, so small adjacent buffers are joined; large buffers
+are not copied. A send that would block must be repeated with the same bytes, because OpenSSL has
+already encrypted some of them.
 """
 
 from __future__ import annotations
@@ -23,38 +24,36 @@ from sparkmirror.security.tls import client_context
 from sparkmirror.wire.frames import SCRATCH_BYTES
 
 RECORD_BYTES = 16 * 1024
-_MOST_AWAITED_BYTES = 256 * 1024
-_LATER = (ssl.SSLWantReadError, ssl.SSLWantWriteError)
-_context = lru_cache(maxsize=64)(client_context)  # reading the trust store takes a while
+_MAX_LOW_WATER_MARK = 256 * 1024
+_WOULD_BLOCK = (ssl.SSLWantReadError, ssl.SSLWantWriteError)
+_context = lru_cache(maxsize=64)(client_context)  # reading the trust store is slow
 
 
 class TlsSocket:
-    """Owned by the loop's thread. Sessions are not resumed: certificates are looked at each time.
+    """Owned by the loop's thread. Does not resume sessions, so it verifies every certificate.
 
-    `host` is the broker's name as it is advertised; its certificate must be made out to it,
-    without the dot that may end it.
-    ValueError if TLS cannot be set up.
+    The certificate must match `host`, the broker's advertised name, without a trailing dot.
+    Raises ValueError if TLS cannot be set up.
     """
 
-    __slots__ = ("_enough", "_socket", "_unsent")
+    __slots__ = ("_low_water_mark", "_socket", "_unsent")
 
     def __init__(self, sock: socket.socket, settings: TlsSettings, host: str) -> None:
         self._socket = _context(settings).wrap_socket(
             sock, do_handshake_on_connect=False, server_hostname=host.rstrip(".")
         )
-        self._enough = 1
-        self._unsent: tuple[Any, int] | None = None  # to be sent again, and of how many buffers
+        self._low_water_mark = 1
+        self._unsent: tuple[Any, int] | None = None  # bytes to repeat, and their buffer count
 
     def fileno(self) -> int:
-        """The descriptor, for a selector."""
         return self._socket.fileno()
 
     def close(self) -> None:
-        """Close it; nothing is lost by not saying good-bye, as every frame says its length."""
+        """Close without close_notify; every Kafka frame has a length, so none is needed."""
         self._socket.close()
 
     def do_handshake(self) -> int:
-        """Go on with the handshake; the events to wait for, 0 at its end."""
+        """Continue the handshake; returns the selector events to wait for, 0 at its end."""
         try:
             self._socket.do_handshake()
         except ssl.SSLWantReadError:
@@ -64,13 +63,13 @@ class TlsSocket:
         return 0
 
     def sendmsg(self, buffers: Sequence[Any]) -> int:
-        """Send what there is room for; BlockingIOError if there is none."""
+        """Send as much as possible; BlockingIOError if the socket's buffer is full."""
         total = at = 0
         while at < len(buffers):
             piece, count = self._unsent or _piece(buffers, at)
             try:
                 sent = self._socket.send(piece)
-            except _LATER:
+            except _WOULD_BLOCK:
                 self._unsent = (piece, count)
                 if total:
                     return total
@@ -83,9 +82,9 @@ class TlsSocket:
         return total
 
     def recv_into(self, space: memoryview) -> int:
-        """Fill the space with what there is; BlockingIOError if there is nothing, 0 at the end.
+        """Fill the buffer with available bytes; BlockingIOError if there are none, 0 at EOF.
 
-        A space that is larger than what small frames share is one that will be filled.
+        A buffer larger than SCRATCH_BYTES belongs to one large frame, which fills it.
         """
         filled, room = 0, len(space)
         try:
@@ -94,24 +93,24 @@ class TlsSocket:
                 if not size:
                     break
                 filled += size
-        except _LATER:
+        except _WOULD_BLOCK:
             self._set_low_water_mark(room - filled if room > SCRATCH_BYTES else 0)
             if not filled:
                 raise BlockingIOError from None
         return filled
 
     def _set_low_water_mark(self, missing: int) -> None:
-        """Be woken when there is something worth it; more is to come than that, whatever happens.
+        """Delay wake-ups until many of the missing bytes have arrived.
 
-        OpenSSL may have taken a record already of which the end is missing.
+        Two records less than missing, because OpenSSL may have read a part of a record already.
         """
-        enough = max(1, min(missing - 2 * RECORD_BYTES, _MOST_AWAITED_BYTES))
-        if enough != self._enough:
-            self._enough = enough
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, enough)
+        mark = max(1, min(missing - 2 * RECORD_BYTES, _MAX_LOW_WATER_MARK))
+        if mark != self._low_water_mark:
+            self._low_water_mark = mark
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, mark)
 
     def peer_error(self) -> OSError | None:
-        """What the peer said before it hung up; a write finds only that it has."""
+        """The TLS alert that the peer sent before it closed; a write only reports the close."""
         try:
             self._socket.recv(1)
         except OSError as error:
@@ -120,7 +119,7 @@ class TlsSocket:
 
 
 def _piece(buffers: Sequence[Any], at: int) -> tuple[Any, int]:
-    """What is sent next, and of how many buffers it is made."""
+    """The bytes to send next, and the number of buffers in them."""
     end, size = at, 0
     while end < len(buffers) and size + len(buffers[end]) <= RECORD_BYTES:
         size += len(buffers[end])

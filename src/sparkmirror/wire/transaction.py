@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The transactions of one transactional id, one after the other: our talk with its coordinator.
+"""The transactions of one transactional id: requests to its coordinator.
 
-    EMPTY --add--> OPEN --commit, abort--> ENDING --answered--> EMPTY
-      any state --fenced or refused--> LOST, for good
+    EMPTY --add--> OPEN --commit, abort--> ENDING --response--> EMPTY
+      any state --fenced or refused--> FATAL_ERROR
 
-A lost connection, a coordinator that moves and one that is still busy with the transaction before
-are tried again with pauses; the broker recognises an end that it has seen. With transactions v2
-(KIP-890) every end gives a new producer epoch, and sequences begin at 0 again; with v1 a commit
-changes nothing, and after an abort we ask for a new epoch, so that no doubtful sequence is left.
-The identity to begin with comes from whoever fenced the id: holding the current one is the right
-to write, and InitProducerId without it would take that right from somebody else.
-Owned by the loop's thread.
+Retries after a lost connection, while the coordinator moves, and while it completes the previous
+transaction; the broker detects a repeated EndTxn. With transactions v2 (KIP-890) every EndTxn
+returns a new producer epoch, and sequences start at 0. With v1 a commit keeps the epoch; after an
+abort, InitProducerId bumps it, so that no sequence stays in doubt.
+The caller gets the first producer id and epoch by fencing the id. InitProducerId without them would
+fence the current holder. Owned by the loop's thread.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from enum import Enum
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from kafka.protocol.metadata import (
@@ -40,25 +40,25 @@ from sparkmirror.wire.connection import BrokerConnection
 from sparkmirror.wire.event_loop import EventLoop
 from sparkmirror.wire.responses import decode_response
 
-_TRANSACTION_KEY = 1  # the kind of coordinator that is asked for
+_TRANSACTION_KEY = 1  # FindCoordinator's key type
 _FIND_VERSION = 3
-_FEATURES_VERSION = 3  # the first that tells which features are on
-_ADD_VERSION = 3  # the last that is meant for clients
+_FEATURES_VERSION = 3  # the first ApiVersions with finalized features
+_ADD_VERSION = 3  # the last for clients; later versions are for brokers
 _INIT_VERSION = 5
 _END_V1, _END_V2 = 4, 5
-_BUSY_PAUSES = (0.005, 0.2)  # while the coordinator writes the markers of the last transaction
+_BUSY_PAUSES = (0.005, 0.2)  # first and longest, while the coordinator writes the markers
 _NO_COORDINATOR = -1
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """Who a transactional id is at the moment: the newest holder can write, all others not."""
+    """The producer id and epoch of a transactional id; brokers fence all older epochs."""
 
     producer_id: int
     producer_epoch: int
 
 
 class TransactionState(Enum):
-    """Where a transactional id stands."""
+    """The state of a transactional id."""
 
     EMPTY = "empty"
     OPEN = "open"
@@ -67,23 +67,23 @@ class TransactionState(Enum):
 
 
 class TransactionListener(Protocol):
-    """Who is told what became of the transactions."""
+    """Receives the results of a TransactionClient."""
 
     def on_partitions_added(self) -> None:
-        """More partitions may be written in the open transaction; see `contains`."""
+        """Handle partitions that are now in the transaction; see `contains`."""
 
     def on_partition_refused(self, tp: TopicPartition, code: int) -> None:
-        """A partition is not in the transaction and cannot be, for now; the others are."""
+        """Handle a partition that the coordinator did not add; the others are not affected."""
 
     def on_transaction_ended(self, *, is_committed: bool, is_renewed: bool) -> None:
-        """It is decided; renewed: there is a new identity, sequences begin at 0."""
+        """Handle the end; `is_renewed`: the epoch is new, and sequences start at 0."""
 
     def on_fatal_error(self, code: int) -> None:
-        """Fenced, timed out or refused: nothing can be written any more with this identity."""
+        """Handle a fenced, timed out or refused id; it cannot write any more."""
 
 
 class TransactionClient:
-    """Opens by itself with the first partition that is added."""
+    """The first partition that is added starts a transaction."""
 
     def __init__(
         self,
@@ -101,25 +101,25 @@ class TransactionClient:
         self._timeout_ms = timeout_ms
         self._owner = owner
         self.state = TransactionState.EMPTY
-        self.error_code = error_codes.NONE  # why nothing moves, while it is tried again
+        self.error_code = error_codes.NONE  # of the request that is being retried
         self._wanted: set[TopicPartition] = set()
         self._added: set[TopicPartition] = set()
         self._is_commit = False
-        self._needs_epoch = False  # aborted with v1: a new epoch before anything else
+        self._needs_epoch = False  # after an abort with v1
         self._node = _NO_COORDINATOR
         self._probed_connection: BrokerConnection | None = None
         self._has_v2 = False
-        self._is_waiting = False  # for an answer or a pause: one request at a time
+        self._is_waiting = False  # for a response or a pause: one request at a time
         self._is_closed = False
         self._backoff = Backoff()
         self._busy_pause = _BUSY_PAUSES[0]
 
     def contains(self, tp: TopicPartition) -> bool:
-        """Whether the partition may be written now."""
+        """Whether the partition is in the open transaction."""
         return self.state is TransactionState.OPEN and tp in self._added
 
     def add_partitions(self, partitions: Iterable[TopicPartition]) -> None:
-        """Ask for partitions; those that are there or on their way cost nothing."""
+        """Add partitions to the transaction; ignores those already added or requested."""
         if self.state in (TransactionState.ENDING, TransactionState.FATAL_ERROR):
             return
         wanted = {tp for tp in partitions if tp not in self._added}
@@ -129,15 +129,14 @@ class TransactionClient:
             self._send_next()
 
     def commit(self) -> None:
-        """Make everything that was acknowledged visible; nothing may be on its way any more."""
+        """Commit the transaction; all its produce requests must be acknowledged."""
         self._end(is_commit=True)
 
     def abort(self) -> None:
-        """Throw away everything since the last end."""
         self._end(is_commit=False)
 
     def close(self) -> None:
-        """Ask nothing more; an open transaction is left to whoever fences the id."""
+        """Send no more requests; the next fencing or a timeout ends an open transaction."""
         self._is_closed = True
 
     def _end(self, *, is_commit: bool) -> None:
@@ -147,7 +146,7 @@ class TransactionClient:
         self._is_commit = is_commit
         self._send_next()
 
-    # --- one request after the other
+    # --- one request at a time
 
     def _send_next(self) -> None:
         if self._is_waiting or self._is_closed or self.state is TransactionState.FATAL_ERROR:
@@ -168,13 +167,12 @@ class TransactionClient:
 
     def _next(self) -> Callable[[BrokerConnection], None] | None:
         if self._wanted:
-            return self._send_add  # also before an end: what was asked may be in the transaction
+            return self._send_add  # also before an end, as the coordinator may have added them
         if self.state is TransactionState.ENDING and self._added:
             return self._send_init if self._needs_epoch else self._send_end
         return None
 
     def _on_success(self) -> None:
-        """The coordinator did what was asked."""
         self._is_waiting = False
         self._backoff.reset()
         self._busy_pause = _BUSY_PAUSES[0]
@@ -188,7 +186,7 @@ class TransactionClient:
         self._loop.call_later(pause, resume)
 
     def _on_error(self, code: int) -> None:
-        """Try again, at the same coordinator or another one, or give up for good."""
+        """Retry with the same coordinator, find the coordinator again, or fail permanently."""
         if code in error_codes.COORDINATOR_BUSY:
             pause, self._busy_pause = self._busy_pause, min(self._busy_pause * 2, _BUSY_PAUSES[1])
             if pause == _BUSY_PAUSES[1]:
@@ -234,7 +232,7 @@ class TransactionClient:
         connection.when_ready(send, self._on_connection_lost)
 
     def _send_to_coordinator(self, send: Callable[[BrokerConnection], None]) -> None:
-        """Send to the coordinator, on a new connection after asking which transactions it has."""
+        """Send to the coordinator; on a new connection, request its transaction version first."""
         connection = self._cluster.connection(self._node)
 
         def featured(frame: memoryview) -> None:
@@ -270,9 +268,9 @@ class TransactionClient:
     # --- adding partitions
 
     def _send_add(self, connection: BrokerConnection) -> None:
-        asked = frozenset(self._wanted)
+        requested = frozenset(self._wanted)
         by_topic: defaultdict[str, list[int]] = defaultdict(list)
-        for tp in sorted(asked):
+        for tp in sorted(requested):
             by_topic[tp.topic].append(tp.partition)
         topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
         message = AddPartitionsToTxnRequest(
@@ -283,11 +281,10 @@ class TransactionClient:
                 topic(name=name, partitions=indexes) for name, indexes in by_topic.items()
             ],
         )
-        self._call(
-            connection, message, lambda answer: self._on_add_response(asked, answer), _ADD_VERSION
-        )
+        reply = partial(self._on_add_response, requested)
+        self._call(connection, message, reply, _ADD_VERSION)
 
-    def _on_add_response(self, asked: frozenset[TopicPartition], answer: Any) -> None:
+    def _on_add_response(self, requested: frozenset[TopicPartition], answer: Any) -> None:
         codes = {
             TopicPartition(topic.name, one.partition_index): one.partition_error_code
             for topic in answer.results_by_topic_v3_and_below
@@ -302,8 +299,8 @@ class TransactionClient:
         self._on_success()
         self._wanted -= refused.keys()
         if not refused:
-            self._added |= asked
-            self._wanted -= asked
+            self._added |= requested
+            self._wanted -= requested
         for tp, code in refused.items():
             self._owner.on_partition_refused(tp, code)
         if not refused and self.state is TransactionState.OPEN:

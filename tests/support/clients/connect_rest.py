@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Connect worker's REST API, whoever has written the worker."""
+"""Client for the REST API of a Connect worker, Java's or ours."""
 
 from __future__ import annotations
 
@@ -56,7 +56,6 @@ class ConnectRestClient:
         return answer
 
     def create(self, name: str, config: Mapping[str, str], state: str | None = None) -> None:
-        """A new connector."""
         body = {"name": name, "config": config, **({"initial_state": state} if state else {})}
         self.request_ok("POST", "/connectors", body)
 

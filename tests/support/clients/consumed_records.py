@@ -38,7 +38,6 @@ class ConsumedRecord(NamedTuple):
 
 
 def consumed(message: Message) -> ConsumedRecord:
-    """What a message shows."""
     return ConsumedRecord(
         message.key(), message.value(), tuple(message.headers() or ()), *message.timestamp()
     )

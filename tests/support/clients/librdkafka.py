@@ -35,8 +35,7 @@ class Cluster(Protocol):
     """Anything that can be connected to."""
 
     @property
-    def bootstrap_servers(self) -> str:
-        """host:port, comma-separated."""
+    def bootstrap_servers(self) -> str: ...
 
 
 class Record(NamedTuple):
@@ -49,7 +48,6 @@ class Record(NamedTuple):
 
 
 def admin(cluster: Cluster) -> AdminClient:
-    """An admin client."""
     return AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": _ERRORS})
 
 
@@ -82,7 +80,6 @@ def grow_topic(cluster: Cluster, topic: str, partitions: int) -> None:
 
 
 def delete_topic(cluster: Cluster, topic: str) -> None:
-    """Delete a topic."""
     client = admin(cluster)
     for future in client.delete_topics([topic]).values():
         future.result(PATIENCE_SECONDS)
@@ -170,7 +167,7 @@ def send(
 
 
 def numbered(count: int, partitions: int = 1, *, first: int = 0) -> list[tuple[int, Record]]:
-    """Records that can be told apart, spread over partitions."""
+    """Records that can be distinguished, spread over partitions."""
     return [
         (
             number % partitions,

@@ -21,7 +21,7 @@ _LOOK_SECONDS = 0.1
 
 
 class Load:
-    """Writes records at a steady rate from a thread of its own; none is lost, none is twice.
+    """Writes records at a steady rate from its own thread; none is lost, none is twice.
 
     What a machine under stress does not manage in time is not made up for: tests count records.
     Values begin with the load's name and the record's number, which grows. So do keys; with `keys`

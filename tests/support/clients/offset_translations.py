@@ -31,7 +31,7 @@ class PartitionRecords:
 
 
 def partition_records(cluster: Cluster, *places: Place) -> dict[Place, PartitionRecords]:
-    """All records of some partitions with their offsets; values should be told apart."""
+    """All records of some partitions with their offsets; values should be unique."""
     found: dict[Place, PartitionRecords] = {place: PartitionRecords([], []) for place in places}
     for chunk in messages(cluster, places):
         for message in chunk:

@@ -13,7 +13,6 @@ Sample = tuple[str, tuple[tuple[str, str], ...]]
 
 
 def sample(name: str, **labels: str) -> Sample:
-    """What names one figure."""
     return name, tuple(sorted(labels.items()))
 
 

@@ -59,21 +59,17 @@ class TransactionalWriter:
 
     # --- from the transactions
 
-    def on_partitions_added(self) -> None:
-        """`add` looks by itself."""
+    def on_partitions_added(self) -> None: ...
 
     def on_partition_refused(self, tp: TopicPartition, code: int) -> None:
-        """Remember it."""
         self.refused[tp] = code
 
     def on_transaction_ended(self, *, is_committed: bool, is_renewed: bool) -> None:
-        """Remember it."""
         self.ends.append((is_committed, is_renewed))
         if is_renewed:
             self._sequences.clear()
 
     def on_fatal_error(self, code: int) -> None:
-        """Remember it."""
         self.lost = code
 
     # --- what tests do

@@ -50,16 +50,13 @@ class RecordingOwner:
         self.refusals: list[Refusal] = []
 
     def on_connection_ready(self, connection: BrokerConnection) -> None:
-        """Measure, as tasks do."""
         self.ready += 1
         connection.measure_round_trip()
 
     def on_connection_refused(self, _connection: BrokerConnection, refusal: Refusal) -> None:
-        """Keep it."""
         self.refusals.append(refusal)
 
     def on_connection_failed(self, _connection: BrokerConnection) -> None:
-        """Count it."""
         self.failed += 1
 
 

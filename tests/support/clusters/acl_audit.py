@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rights that docs/security.md lists, and those that a broker was really asked for."""
+"""Compares the ACLs in docs/security.md with those that a broker checked."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _TYPES = {
 def documented_acls(
     side: str, user: str, names: Mapping[str, str], without: tuple[str, ...] = ()
 ) -> set[AclBinding]:
-    """The ACLs of a side's table; `names` are put in for what the document calls them.
+    """Return the ACLs of a table; `names` replace the document's placeholders.
 
-    Rows whose first cell begins with a text in `without` are left out.
+    Leaves out rows whose first cell starts with a text in `without`.
     """
     section = DOCUMENT.read_text(encoding="utf-8").split(f"## Rights on the {side}\n")[1]
     rows = re.findall(
@@ -62,7 +62,7 @@ def documented_acls(
 
 
 class AuthorizerAudit:
-    """What the authorizer was asked since this was made."""
+    """The checks of the authorizer since this was created."""
 
     def __init__(self, secure: SecureCluster) -> None:
         [broker] = secure.cluster.brokers
@@ -80,7 +80,6 @@ class AuthorizerAudit:
             client.close()
 
     def denied(self, user: str) -> set[str]:
-        """What a user was not allowed to do."""
         return {
             f"{operation} {kind} {name} ({request})"
             for who, verdict, operation, kind, name, request in self._entries()
@@ -88,7 +87,7 @@ class AuthorizerAudit:
         }
 
     def unused(self, granted: set[AclBinding]) -> set[AclBinding]:
-        """The ACLs that nobody has needed."""
+        """Return ACLs that no check needed."""
         return granted - {one for one in granted for entry in self._entries() if _uses(one, entry)}
 
     def _entries(self) -> set[tuple[str, ...]]:

@@ -51,7 +51,7 @@ _END_SECONDS = 60.0  # only a fault takes so long
 
 
 class ApiVersionProxy:
-    """The proxy: one port before one broker, on a thread of its own; also a context manager."""
+    """One port in front of one broker, on its own thread; also a context manager."""
 
     def __init__(
         self, forward_to: Callable[[], int], offered: Mapping[int, tuple[int, int]]
@@ -138,7 +138,7 @@ class ApiVersionProxy:
         client.close()
 
     def _limited(self, frame: bytes) -> bytes:
-        """An ApiVersions answer (version 0 or 1) that lists only what is offered."""
+        """Return an ApiVersions response (version 0 or 1) with only the offered versions."""
         (count,) = _LENGTH.unpack_from(frame, 6)
         begin, end = 10, 10 + count * _API.size
         kept = []
@@ -160,7 +160,7 @@ async def _frame(reader: asyncio.StreamReader) -> bytes:
 
 
 class EventHubs:
-    """What clients see of the stand-in; `cluster` is the broker itself, for witnesses."""
+    """The emulated service; `cluster` is the broker behind it."""
 
     def __init__(self, cluster: LocalCluster, limit: ApiVersionProxy) -> None:
         self.cluster = cluster
@@ -168,7 +168,7 @@ class EventHubs:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where clients begin, and where the broker sends them."""
+        """The address of the proxy, which the broker also advertises."""
         return self.cluster.proxied_bootstrap_servers
 
 
@@ -176,7 +176,7 @@ class EventHubs:
 def event_hubs(
     directory: Path, version: str, offered: Mapping[int, tuple[int, int]] = EVENT_HUBS
 ) -> Iterator[EventHubs]:
-    """One running broker that speaks like Event Hubs to those who come by its proxy."""
+    """Run one broker that behaves like Event Hubs behind its proxy."""
     made: list[LocalCluster] = []
 
     def port() -> int:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real brokers that let nobody in without a ticket, and what people write to reach them.
+"""Real brokers that require Kerberos, and the configuration of their clients.
 
-    PLAINTEXT   for witnesses, who may do everything
+    PLAINTEXT   for test clients, which may do everything
     LOGIN       SASL_PLAINTEXT: GSSAPI
     TLSLOGIN    SASL_SSL: GSSAPI
 
-A cluster has one user, who may do everything, and its own name for the service.
+A cluster has one user with all rights, and its own service name.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Keys = dict[str, str]
 
 
 class KerberosCluster:
-    """A broker that is `service/localhost`, and its user."""
+    """A broker with principal `service/localhost`, and its user."""
 
     def __init__(
         self,
@@ -78,11 +78,10 @@ class KerberosCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """For witnesses."""
         return self.cluster.bootstrap_servers
 
     def reached(self, listener: str) -> Keys:
-        """What to write to get as far as the login."""
+        """Return the address and protocol lines of the configuration."""
         keys = {
             "bootstrap.servers": self.cluster.listener_servers(listener),
             "security.protocol": LISTENERS[listener],
@@ -94,7 +93,7 @@ class KerberosCluster:
         return keys
 
     def login(self) -> Keys:
-        """The usual line of a service: its keytab and its name."""
+        """Return the usual JAAS line of a service with its keytab."""
         line = jaas(keytab=self.realm.keytab(self.user), principal=f"{self.user}@{NAME}")
         return {"sasl.jaas.config": line}
 

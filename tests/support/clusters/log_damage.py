@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hurts the log of a stopped broker on disk: what bad disks and unclean elections leave behind."""
+"""Damages the log of a stopped broker on disk, like bad disks and unclean elections do."""
 
 from __future__ import annotations
 

@@ -49,7 +49,6 @@ class LoggedBatch(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """A transaction's marker."""
         return bool(self.attributes & _CONTROL)
 
     @property

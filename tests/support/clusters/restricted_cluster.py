@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A local broker that refuses what managed services refuse.
+"""A local broker with the restrictions of managed services.
 
-Two policies refuse topic configs and replication factors, large requests cost the connection, and
-the authorizer lets nobody create topics below a prefix or alter the cluster (as ACLs would need).
+Two policies reject topic configs and replication factors, large requests close the connection, and
+the authorizer denies creating topics with a prefix and altering the cluster.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ANYBODY = "User:ANONYMOUS"
 def restricted_cluster(
     name: str, directory: Path, version: str, *, configs: str, extra: Mapping[str, str]
 ) -> LocalCluster:
-    """One broker, not started, on which topics may have these configs and one replica only."""
+    """Return a broker, not started, that accepts only these topic configs and one replica."""
     classes = directory / "policies"
     classes.mkdir(parents=True)
     jars = kafka_classpath(version)
@@ -71,7 +71,7 @@ def restricted_cluster(
 
 
 def forbid_creation_and_acls(cluster: LocalCluster) -> None:
-    """Take from everybody, us included, what accounts of managed services lack."""
+    """Deny to all users what accounts of managed services may not do."""
     client = admin(cluster)
     for some in (
         # What is not denied must be allowed once a resource has an ACL; this one comes first.

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real broker with a listener for every kind of security, users, and an authorizer.
+"""A real broker with a listener per security method, users, and an authorizer.
 
-    PLAINTEXT   for witnesses, who may do everything
-    TLS         SSL: anybody who trusts the authority, and may then do everything
-    MUTUAL      SSL with a client's certificate
+    PLAINTEXT   for test clients, which may do everything
+    TLS         SSL: any client that trusts the CA, with all rights
+    MUTUAL      SSL with a client certificate
     LOGIN       SASL_PLAINTEXT: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER
     TLSLOGIN    SASL_SSL: the same
-    EXPIRED     SSL with a certificate of yesterday
-    ELSEWHERE   SSL with a certificate of another machine
+    EXPIRED     SSL with an expired certificate
+    ELSEWHERE   SSL with a certificate of another host
 
-Whoever logs in is `User:<name>`, by whatever listener and mechanism. Nobody but `MASTER` and
-`CHANGING`, whose password tests change, may do anything that no ACL allows.
+The principal is `User:<name>` for every listener and mechanism. Only `MASTER` and `CHANGING`, whose
+password tests change, have rights without ACLs.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _ITERATIONS = 4096
 
 
 class SecureCluster:
-    """The broker, who vouches for it, and where its users get their tokens."""
+    """The broker, its CA and its token endpoint."""
 
     def __init__(
         self,
@@ -121,22 +121,20 @@ class SecureCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """For witnesses."""
         return self.cluster.bootstrap_servers
 
     def servers(self, listener: str) -> str:
-        """Where a listener's clients begin."""
+        """Return the bootstrap servers of a listener."""
         return self.cluster.listener_servers(listener)
 
     def start(self) -> None:
-        """Start the broker and let its users in."""
+        """Start the broker and create its users."""
         self.cluster.start()
         self.set_scram_passwords(USERS)
 
     # --- what changes while it runs
 
     def set_scram_passwords(self, passwords: Mapping[str, str]) -> None:
-        """Change (or begin) users' SCRAM passwords."""
         client = admin(self)
         for mechanism in _SCRAM:  # a user can be changed once a request
             changes = [
@@ -149,11 +147,11 @@ class SecureCluster:
                 future.result(PATIENCE_SECONDS)
 
     def show(self, listener: str, identity: Identity) -> None:
-        """Let a listener show another certificate from now on."""
+        """Change the certificate of a listener."""
         self._reconfigure(_of(listener, self._identity(listener, identity)))
 
     def trust(self, listener: str, *authorities: Authority) -> None:
-        """Let a listener trust clients of these authorities from now on."""
+        """Change the client CAs of a listener."""
         self._reconfigure(_of(listener, self._trust(*authorities)))
 
     def _reconfigure(self, settings: Mapping[str, str]) -> None:
@@ -181,12 +179,12 @@ class SecureCluster:
         return {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(file)}
 
     def _new_file(self, what: str) -> Path:
-        """A broker looks at another name for sure, at another content of a file when it likes."""
+        """Return a new file name: brokers reload a changed name, but not always changed content."""
         return self.directory / f"broker-{unique_name(what.lower())}.pem"
 
 
 def jaas_line(mechanism: str, user: str, password: str, **more: str) -> str:
-    """The line that a user writes, as Java reads it."""
+    """Return a JAAS line for a user."""
     names = ("clientId", "clientSecret") if mechanism == "OAUTHBEARER" else ("username", "password")
     options = {names[0]: user, names[1]: password, **more}
     quoted = (f'{name}="{_escaped(value)}"' for name, value in options.items())
@@ -197,7 +195,7 @@ def jaas_line(mechanism: str, user: str, password: str, **more: str) -> str:
 def secure_cluster(
     directory: Path, *, version: str = DEFAULT_KAFKA, reauthenticates_ms: int = 0
 ) -> Iterator[SecureCluster]:
-    """The broker and its token endpoint (https), in a folder that is there, until the end."""
+    """Run the broker and its token endpoint (https) in an existing directory."""
     authority = Authority()
     endpoint = key_store(directory / "endpoint.pem", "PEM", authority.identity())
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

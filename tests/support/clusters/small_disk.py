@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A disk that is small enough to be filled: a file system in memory, in a mount namespace of ours.
+"""A small disk that can be filled: a file system in memory, in a private mount namespace.
 
-The namespace belongs to one process tree: nobody else sees the mounts and they go with the last
-process, however it ends. It needs Linux and either root or user namespaces.
+The namespace belongs to one process tree; its mounts end with the last process. Needs Linux and
+root or user namespaces.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BLOCK = 1 << 16
 
 
 def enter_namespace(module: str, arguments: Sequence[str]) -> bool:
-    """Run this Python module again inside a mount namespace; False where there can be none."""
+    """Run this Python module again inside a mount namespace; False if that is not possible."""
     if os.environ.get(_INSIDE):
         return True
     user = () if os.geteuid() == 0 else ("--user", "--map-root-user")
@@ -50,7 +50,6 @@ class SmallDisk:
         )
 
     def fill(self) -> None:
-        """Leave no room at all."""
         with (self.folder / _BALLAST).open("ab", buffering=0) as ballast:
             for size in (1 << 20, _BLOCK, 1 << 12):
                 try:
@@ -60,9 +59,7 @@ class SmallDisk:
                     continue  # full for this size; the last one fills it to the brim
 
     def make_room(self) -> None:
-        """Give the room back."""
         (self.folder / _BALLAST).unlink(missing_ok=True)
 
     def unmount(self) -> None:
-        """Give the memory back."""
         subprocess.run(["umount", "--lazy", str(self.folder)], check=False, capture_output=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Source logs as years of use leave them: compacted, trimmed, full of transactions."""
+"""Source logs with a history: compacted, truncated by retention, with many transactions."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ UNTIL_FLUSHED_MS = 60_000  # a linger that only flushing ends: no pause of ours 
 def alter_configs(
     cluster: Cluster, kind: ResourceType, name: str, config: Mapping[str, str | None]
 ) -> None:
-    """Set configs of a broker or topic that runs; None takes its own value away.
+    """Set dynamic configs of a broker or topic; None removes one.
 
-    Those of a topic show when this returns, unless somebody changed them meanwhile.
+    Waits until those of a topic are visible.
     """
     entries = [
         ConfigEntry(
@@ -61,7 +61,7 @@ def alter_configs(
 
 
 def await_configs(cluster: Cluster, topic: str, config: Mapping[str, str | None]) -> None:
-    """Until a topic has these of its own, or for as long as that takes at most."""
+    """Wait until a topic has these overrides, or a timeout."""
     until = time.monotonic() + _SHOWN_SECONDS
     while time.monotonic() < until:
         own = set_configs(cluster, topic)
@@ -71,7 +71,7 @@ def await_configs(cluster: Cluster, topic: str, config: Mapping[str, str | None]
 
 
 def set_configs(cluster: Cluster, topic: str) -> dict[str, str]:
-    """The configs that a topic has of its own."""
+    """Return the config overrides of a topic."""
     client = admin(cluster)
     asked = client.describe_configs([ConfigResource(ResourceType.TOPIC, topic)])
     [found] = [future.result(PATIENCE_SECONDS) for future in asked.values()]
@@ -79,12 +79,12 @@ def set_configs(cluster: Cluster, topic: str) -> dict[str, str]:
 
 
 def speed_up_log_cleaner(cluster: Cluster) -> None:
-    """Let the log cleaner look several times a second."""
+    """Let the log cleaner run several times a second."""
     alter_configs(cluster, ResourceType.BROKER, "1", {"log.cleaner.backoff.ms": "200"})
 
 
 def delete_before(cluster: Cluster, topic: str, partitions: int, offset: int) -> None:
-    """Move the log start of every partition up, as retention does it."""
+    """Move the log start of every partition, as retention does."""
     client = admin(cluster)
     wanted = [TopicPartition(topic, index, offset) for index in range(partitions)]
     for future in client.delete_records(wanted).values():
@@ -99,10 +99,10 @@ def write_compacted(
     tombstones: range,
     count: int = 300,
 ) -> None:
-    """A partition for each codec: holes, tombstones and an empty record batch.
+    """Write a partition per codec with holes, tombstones and an empty record batch.
 
-    The first producer's record batch loses all its records to later ones with the same keys; it
-    stays, empty, because the broker remembers the producer's sequence by it.
+    The first record batch loses all its records to later ones with the same keys. The broker keeps
+    the empty batch for the sequence of its producer.
     """
     records = [
         record._replace(

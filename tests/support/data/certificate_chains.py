@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What servers show, and whom a client trusts: what Java 17 takes, and what it refuses."""
+"""Certificate chains and trust stores that Java 17 accepts or rejects."""
 
 from __future__ import annotations
 

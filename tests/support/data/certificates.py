@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Certificate authorities of a test's own, and whom they vouch for, in every kind of store.
+"""Certificate authorities for tests, and their certificates in every store type.
 
-Authority("ours")                    trusted by whoever is given it
+Authority("ours")                    a CA
 .identity("localhost")               a key and a certificate that is valid for a day
-.expired(), .elsewhere()             what a client must refuse: too late, another host
-trust_store(), key_store()           files: PEM, PKCS12, JKS (by keytool, as people make them)
+.expired(), .wrong_host()            certificates that a client must reject
+trust_store(), key_store()           files: PEM, PKCS12, JKS (by keytool)
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _KEYTOOL_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A certificate, who vouches for it, and its key."""
+    """A certificate, its issuer and its key."""
 
     certificate: x509.Certificate
     issuer: x509.Certificate
@@ -48,24 +48,22 @@ class Identity:
 
     @property
     def chain(self) -> str:
-        """The certificate as PEM."""
         return self.certificate.public_bytes(Encoding.PEM).decode()
 
     @property
     def key(self) -> str:
-        """The key as PEM, PKCS #8."""
         return self.private_key.private_bytes(
             Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
         ).decode()
 
     @property
     def principal(self) -> str:
-        """Whom a broker takes the owner for."""
+        """Return the principal of the owner."""
         return f"User:{self.certificate.subject.rfc4514_string()}"
 
 
 class Authority:
-    """Vouches for whoever asks."""
+    """A CA that signs any certificate."""
 
     def __init__(self, name: str = "authority of a test") -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -82,7 +80,7 @@ class Authority:
     def identity(
         self, name: str = "localhost", *, hosts: Sequence[str] = LOOPBACK, age: timedelta = _AN_HOUR
     ) -> Identity:
-        """A key of one's own and a certificate for it, valid for a day from `age` ago."""
+        """Create a key and a certificate for it, valid for a day from `age` ago."""
         key = ec.generate_private_key(ec.SECP256R1())
         begin = datetime.now(UTC) - age
         certificate = (
@@ -93,25 +91,25 @@ class Authority:
         return Identity(certificate, self.certificate, key)
 
     def expired(self) -> Identity:
-        """Of this machine, and valid until yesterday."""
+        """A certificate for this machine that expired yesterday."""
         return self.identity(age=2 * _A_DAY)
 
     def wrong_host(self) -> Identity:
-        """Valid, but of another machine."""
+        """A valid certificate of another host."""
         return self.identity("broker.example.com", hosts=["broker.example.com"])
 
     def tls(self, host: str = "127.0.0.1") -> TlsSettings:
-        """Trusts this authority, and is `host` by its word."""
+        """Settings that trust this CA and have a certificate for `host`."""
         identity = self.identity(host, hosts=[host])
         return TlsSettings(self.pem, identity.chain, Secret(identity.key))
 
     def stranger(self) -> TlsSettings:
-        """Trusts this authority, and says not who it is."""
+        """Settings that trust this CA, without a client certificate."""
         return TlsSettings(self.pem)
 
 
 def trust_store(file: Path, kind: str, *authorities: Authority, password: str = "") -> Path:
-    """A file that says whom to trust; JKS and PKCS12 are made as people make them, with keytool."""
+    """Write a trust store; JKS and PKCS12 by keytool."""
     pem = "".join(one.pem for one in authorities)
     if kind == "PEM":
         file.write_text(pem, encoding="utf-8")
@@ -129,7 +127,7 @@ def trust_store(file: Path, kind: str, *authorities: Authority, password: str = 
 
 
 def key_store(file: Path, kind: str, identity: Identity, *, password: str = "") -> Path:
-    """A file that says who we are."""
+    """Write a key store."""
     if kind == "PEM":
         file.write_text(identity.key + identity.chain, encoding="utf-8")
         return file

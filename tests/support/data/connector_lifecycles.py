@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lives of some connectors, led over REST, and what a worker writes down about them.
+"""Life cycles of connectors over REST, and the records that a worker writes for them.
 
-Java's records are kept in a golden file, ours are held against them.
+Java's records are in a golden file; ours are compared with them.
 """
 
 from __future__ import annotations
@@ -68,7 +68,6 @@ def golden_entry(kind: str, message: Message) -> dict[str, Any]:
 def lifecycle_steps(
     worker: ConnectRestClient, cluster: Cluster
 ) -> list[tuple[str, Callable[[], None]]]:
-    """What is done, step by step."""
     beat, odd = "/connectors/beat", f"/connectors/{quote(ODD, safe='')}"
     config = heartbeat_config(cluster)
 
@@ -121,7 +120,6 @@ def lifecycle_steps(
 
 
 def connector_statuses(worker: ConnectRestClient) -> dict[str, Any]:
-    """What the worker says of its connectors."""
     found: dict[str, Any] = worker.get("/connectors?expand=info&expand=status")
     for name, answer in found.items():
         path = f"/connectors/{quote(name, safe='')}"
@@ -133,9 +131,9 @@ def connector_statuses(worker: ConnectRestClient) -> dict[str, Any]:
 def run_lifecycles(
     worker: ConnectRestClient, cluster: Cluster, topics: ConnectTopics, but: Collection[str] = ()
 ) -> list[dict[str, Any]]:
-    """Lead them all, `but` for some steps.
+    """Run all steps, `but` for some.
 
-    How many records there were after each step, and what the worker told.
+    Returns the number of records after each step, and the responses of the worker.
     """
     steps = []
     for name, step in lifecycle_steps(worker, cluster):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Private keys under a password, in ways that cryptography reads but does not write.
+"""Encrypted private keys in formats that cryptography reads but does not write.
 
-Each may say another amount of work than the one that was done.
+Each may declare a different work factor than the actual one.
 """
 
 from __future__ import annotations
@@ -43,14 +43,12 @@ def with_pbes1(said: int) -> bytes:
 
 
 def as_pem(der: bytes) -> str:
-    """As it stands in a file."""
     name = "ENCRYPTED PRIVATE KEY"
     text = base64.encodebytes(der).decode()
     return f"-----BEGIN {name}-----\n{text}-----END {name}-----\n"
 
 
 def value(tag: int, content: bytes) -> bytes:
-    """One value in DER."""
     size = len(content)
     if size < 0x80:
         return bytes([tag, size]) + content
@@ -59,12 +57,10 @@ def value(tag: int, content: bytes) -> bytes:
 
 
 def sequence(*parts: bytes) -> bytes:
-    """Values in a row."""
     return value(0x30, b"".join(parts))
 
 
 def octets(content: bytes) -> bytes:
-    """Any bytes."""
     return value(0x04, content)
 
 

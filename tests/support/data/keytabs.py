@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keytabs without a KDC: what is in them opens nothing."""
+"""Keytabs without a KDC; their keys are random."""
 
 from __future__ import annotations
 

@@ -18,14 +18,12 @@ def partition(index: int, leader: int, epoch: int = 0) -> SimpleNamespace:
 def topic(
     name: str, *partitions: SimpleNamespace, topic_id: uuid.UUID | None = None, error: int = 0
 ) -> SimpleNamespace:
-    """One topic."""
     return SimpleNamespace(
         name=name, topic_id=topic_id, error_code=error, partitions=list(partitions)
     )
 
 
 def metadata(brokers: Mapping[int, Address], *topics: SimpleNamespace) -> SimpleNamespace:
-    """A whole answer."""
     return SimpleNamespace(
         brokers=[
             SimpleNamespace(node_id=node, host=address.host, port=address.port)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A folder as Kubernetes mounts a secret: links into a version of it, and a link that is swapped.
+"""A directory like a mounted Kubernetes secret: links to a version, and a link that is swapped.
 
 me.p12   -> ..data/me.p12
 ..data   -> ..version-2
@@ -20,7 +20,7 @@ class MountedSecret:
         self._version = 0
 
     def publish(self, fill: Callable[[Path], object]) -> None:
-        """Let somebody write the files of the next version, then swap the link."""
+        """Write the files of the next version with a callback, then swap the link."""
         self._version += 1
         version = self.path / f"..version-{self._version}"
         version.mkdir()

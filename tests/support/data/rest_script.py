@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests to a worker, one after the other: Java's answers are kept, ours are held against them.
+"""Requests to a worker in sequence: Java's responses are stored, ours are compared with them.
 
-Texts in angle brackets stand for what differs from run to run: `<servers>` is the cluster's
-address, `<worker>` the worker's.
+Texts in angle brackets are placeholders: `<servers>` is the address of the cluster, `<worker>` that
+of the worker.
 """
 
 from __future__ import annotations
@@ -47,7 +47,6 @@ class Step:
     is_late: bool = False  # Java's worker sees offsets a moment after it has written them
 
     def payload(self, servers: str) -> bytes | None:
-        """The bytes to send."""
         if self.body is None or isinstance(self.body, bytes):
             return self.body
         return json.dumps(self.body).replace(SERVERS, servers).encode()

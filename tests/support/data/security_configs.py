@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people write into their files to reach a broker of every kind of security.
+"""Client configurations for every security method.
 
-Each way is a function from the cluster and a folder for its stores to a client's keys, without the
-alias; together they use every kind of store, and every spelling of a login.
+Each is a function from the cluster and a directory for its stores to client keys without the alias;
+together they use every store type and every form of a login.
 """
 
 from __future__ import annotations
@@ -102,7 +102,6 @@ def plain(secure: SecureCluster, folder: Path) -> Keys:
 
 
 def scram_256(secure: SecureCluster, _folder: Path) -> Keys:
-    """SASL_PLAINTEXT with SCRAM."""
     return {**reached(secure, "LOGIN"), **login("SCRAM-SHA-256")}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Certificates as old companies have them: short keys, SHA-1, MD5, expired authorities."""
+"""Weak certificates: short keys, SHA-1, MD5, expired CAs."""
 
 from __future__ import annotations
 
@@ -31,13 +31,11 @@ class WeakCertificate:
 
     @property
     def pem(self) -> str:
-        """The certificate."""
         certificate = x509.load_der_x509_certificate(self.der)
         return certificate.public_bytes(Encoding.PEM).decode()
 
     @property
     def key(self) -> Secret:
-        """The key as PEM."""
         text = self.private_key.private_bytes(
             Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
         ).decode()
@@ -52,7 +50,7 @@ def weak_certificate(
     bits: int = 2048,
     digest: str = "SHA-256",
 ) -> WeakCertificate:
-    """A certificate; by nobody else: it vouches for itself, and may vouch for others."""
+    """Create a certificate; self-signed without `by`."""
     key = rsa_key(name, bits)
     now = datetime.now(UTC)
     unsigned = (
@@ -76,7 +74,7 @@ def weak_certificate(
 
 @cache
 def rsa_key(_name: str, bits: int) -> rsa.RSAPrivateKey:
-    """One for each name, since they take a while."""
+    """Return one cached key per name, because generation is slow."""
     return rsa.generate_private_key(65537, bits)
 
 

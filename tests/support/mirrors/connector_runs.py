@@ -46,11 +46,9 @@ class ManualSupervisor:
         self.supervisor.start()
 
     def poll(self) -> Wanted:
-        """As the test wants it."""
         return Wanted(dict(self._targets))
 
-    def announce(self, names: Collection[str]) -> None:
-        """Nobody has to know."""
+    def announce(self, names: Collection[str]) -> None: ...
 
     def _build(self, spec: ConnectorSpec, status: FlowStatus) -> ConnectorInstance:
         return ConnectorInstance(spec, status, self._factors, self._spark)
@@ -65,15 +63,12 @@ class ManualSupervisor:
         self._set(name, Target(Desired.PAUSED if paused else Desired.RUNNING, spec))
 
     def pause(self, name: str) -> None:
-        """Have it paused."""
         self._set(name, replace(self._targets[name], desired=Desired.PAUSED))
 
     def resume(self, name: str) -> None:
-        """Have it run."""
         self._set(name, replace(self._targets[name], desired=Desired.RUNNING))
 
     def stop(self, name: str) -> None:
-        """Have it ended and forgotten."""
         self._targets.pop(name, None)
         self.supervisor.wake()
 
@@ -82,7 +77,6 @@ class ManualSupervisor:
         assert self.supervisor.restart(Restart(name))
 
     def restart_tasks(self, name: str) -> None:
-        """Restart its tasks."""
         assert self.supervisor.restart(Restart(name, tasks_only=True))
 
     def _set(self, name: str, target: Target) -> None:
@@ -94,7 +88,7 @@ class ManualSupervisor:
         return {name: view.state for name, view in self.supervisor.instances().items()}
 
     def close(self) -> bool:
-        """End all; whether every position was written in time."""
+        """Stop all. Returns whether every position was written in time."""
         is_clean = self.supervisor.close()
         self._spark.stop(keep_log=not is_clean)
         return is_clean
@@ -115,7 +109,7 @@ class ConnectorWorker:
     def made(
         cls, runner: ManualSupervisor, worker: Cluster, source: Cluster, target: Cluster
     ) -> ConnectorWorker:
-        """With an offsets topic of its own and a source alias that nobody else uses."""
+        """With its own offsets topic and a unique source alias."""
         alias = unique_name("runs")
         place = cls(runner, worker, source, target, alias, f"{alias}-offsets")
         create_topics(worker, {place.offsets: 5}, COMPACT)
@@ -148,7 +142,6 @@ class ConnectorWorker:
     def start(
         self, kind: ConnectorClass, name: str, *, paused: bool = False, **changes: str
     ) -> None:
-        """Run a connector."""
         self.runner.start(name, self.spec(kind, name, **changes), paused=paused)
 
     def state(self, name: str) -> ConnectorState:

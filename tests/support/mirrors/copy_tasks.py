@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copy tasks without Spark between real brokers, each on a thread of its own."""
+"""Copy tasks without Spark between real brokers, each on its own thread."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
-from sparkmirror.config.settings import FetchSettings, ProduceSettings
 from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.task.copy_task import CopyTask
@@ -21,7 +20,7 @@ from sparkmirror.task.messages import (
     TransactionStart,
 )
 from sparkmirror.wire.event_loop import EventLoop
-from sparkmirror.wire.settings import ConnectionSettings
+from sparkmirror.wire.settings import ConnectionSettings, FetchSettings, ProduceSettings
 from support.clients.librdkafka import create_topics, end_offsets
 from support.unique_names import unique_name
 from support.waiting import PATIENCE_SECONDS
@@ -31,7 +30,7 @@ _EPOCH_SECONDS = 10 * PATIENCE_SECONDS  # it ends when the test does
 
 
 class FakeControlChannel:
-    """What a task hears of its driver: to go on, or to end."""
+    """A control channel that keeps a task running until the test ends it."""
 
     silence_seconds = 0.0
 
@@ -40,7 +39,6 @@ class FakeControlChannel:
         self.reports: list[Progress] = []
 
     def report(self, progress: Progress) -> None:
-        """Keep it."""
         self.reports.append(progress)
 
 
@@ -125,7 +123,7 @@ class TaskFlow:
 
     @contextmanager
     def task(self, split: Split | None = None) -> Iterator[FakeControlChannel]:
-        """A task that goes on until the block ends."""
+        """Run a task until the block ends."""
         driver = FakeControlChannel()
 
         def run() -> None:
@@ -143,7 +141,7 @@ class TaskFlow:
             thread.join()
 
     def finish(self) -> list[Receipt]:
-        """One more task from the same old pair, up to the present end of the source."""
+        """Run one more task from the same positions up to the current end of the source."""
         assert not self.failures
         return self.copy(self.split(end_offsets(self.source, self.topic)), FakeControlChannel())
 

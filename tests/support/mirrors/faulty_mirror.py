@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pair of clusters and a mirror between them to which bad things happen, and what it says.
+"""Two clusters with a mirror that tests damage, and its output.
 
-The flows of one process share both clusters: `calm` has the policies' defaults, `bold` the opposite
+The flows of one process share both clusters: `calm` has the default policies, `bold` the opposite
 ones, `exact` the defaults and exactly-once. Topics belong to a flow by their prefix.
 """
 
@@ -72,7 +72,6 @@ class FaultyMirror:
         return "".join([*self.past_logs, self.mirror.log])
 
     def stop(self) -> None:
-        """Stop cleanly."""
         code, _seconds = self.mirror.terminate()
         assert code == 0
         self.past_logs.append(self.mirror.log)
@@ -112,7 +111,7 @@ class FaultyMirror:
         return scrape(HOST, self.port.number).get(name, 0.0)
 
     def await_quarantined(self, flow: str) -> None:
-        """Wait until some partition of a flow is shown as one that will not move by itself."""
+        """Wait until a partition of a flow is quarantined."""
         name = sample("sparkmirror_quarantined_partitions", flow=f"{flow}->sink")
         eventually(
             lambda: scrape(HOST, self.port.number)[name] >= 1,
@@ -200,7 +199,7 @@ def running(clusters: tuple[LocalCluster, LocalCluster, Path]) -> Iterator[Fault
 
 
 def forbid(cluster: LocalCluster, topic: str, operation: AclOperation) -> None:
-    """Let everybody do everything with a topic but this, and wait until the broker knows."""
+    """Deny one operation on a topic to all users, and wait until the broker applies it."""
     others = [
         AclOperation.READ,
         AclOperation.WRITE,
@@ -252,7 +251,7 @@ def allow_again(cluster: LocalCluster, topic: str) -> None:
 
 
 def await_limit(cluster: LocalCluster, topic: str, size: int) -> None:
-    """Wait until the broker refuses records of this size, which it did not when it was asked to."""
+    """Wait until the broker rejects records of this size; the config takes effect with a delay."""
     refused: list[bool] = []
 
     def answered(error: KafkaError | None, _message: Message) -> None:
@@ -269,7 +268,7 @@ def await_limit(cluster: LocalCluster, topic: str, size: int) -> None:
 
 
 def set_config(cluster: LocalCluster, topic: str, name: str, value: str) -> None:
-    """Change one config of a topic; its broker hears of it a moment later."""
+    """Change one config of a topic; it takes effect with a delay."""
     change = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[change])
     client = admin(cluster)
@@ -278,7 +277,6 @@ def set_config(cluster: LocalCluster, topic: str, name: str, value: str) -> None
 
 
 def delete_records(cluster: LocalCluster, topic: str, before: int) -> None:
-    """As retention does it."""
     client = admin(cluster)
     for future in client.delete_records([TopicPartition(topic, 0, before)]).values():
         future.result(PATIENCE_SECONDS)

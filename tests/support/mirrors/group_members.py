@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workers of a Connect group that run nothing, and note what they were told.
+"""Workers of a Connect group that run nothing and record their assignments.
 
     python -m support.mirrors.group_members '{"bootstrap": "127.0.0.1:9092", "group": "g", ...}'
 
-runs one in a process of its own, which may be killed or stopped; it prints a line for each thing
-that happens to it, and `write GENERATION TIME` all the time while it believes that it may.
+runs one in a separate process, which tests may kill or suspend. It prints a line per event, and
+`write GENERATION TIME` while it believes that it may write.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _WRITE_SECONDS = 0.01
 
 
 def group_settings(group: str, **more: Any) -> GroupSettings:
-    """Those of a member that notices quickly what others do."""
+    """Settings with short timeouts."""
     quick: dict[str, Any] = {
         "session_timeout_ms": SESSION_MS,
         "heartbeat_interval_ms": 300,
@@ -48,25 +48,23 @@ def group_settings(group: str, **more: Any) -> GroupSettings:
 
 @dataclass
 class ConfigTopic:
-    """What everybody could read, or a member's own piece."""
+    """The content of the config topic, shared or of one member."""
 
     connectors: Sequence[str]
     offset: int = 1
     piece: str | None = None
 
     def change(self, connectors: Sequence[str]) -> None:
-        """Something new is written."""
         self.connectors = connectors
         self.offset += 1
 
     @property
     def configured(self) -> AssignableConnectors:
-        """What it says."""
         return AssignableConnectors(self.offset, tuple(self.connectors), flow=self.piece)
 
 
 class ConfigReader:
-    """A worker's reading of the topic, which may lag behind."""
+    """A reader of the topic, which may lag."""
 
     def __init__(self, topic: ConfigTopic) -> None:
         self._topic = topic
@@ -87,14 +85,14 @@ class ConfigReader:
 
 @dataclass
 class ExclusiveWork:
-    """Where work runs, over all workers of a process; nothing may run twice at any time."""
+    """Tracks which worker runs what; fails if something runs twice."""
 
     running: dict[str, str] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self, name: str, connectors: Collection[str]) -> None:
-        """A worker runs these, and may have begun some of them now."""
+        """A worker starts or keeps these."""
         with self.lock:
             for connector in connectors:
                 owner = self.running.setdefault(connector, name)
@@ -102,7 +100,6 @@ class ExclusiveWork:
                     self.faults.append(f"{connector} runs on {owner} and on {name}")
 
     def end(self, name: str, connectors: Collection[str]) -> None:
-        """A worker has stopped these."""
         with self.lock:
             for connector in connectors:
                 if self.running.get(connector) == name:
@@ -156,7 +153,7 @@ class GroupMember:
         return set(self.member.assignment)
 
     def told(self, what: str) -> list[frozenset[str]]:
-        """What it was told to begin, or to end, until now."""
+        """Return the assignments to start, or to stop, until now."""
         return [connectors for kind, connectors in self.events if kind == what]
 
     def _assigned(self, connectors: tuple[str, ...]) -> None:
@@ -170,7 +167,7 @@ class GroupMember:
 
 
 class GroupMemberProcess:
-    """A member in a process of its own, with a short session; killed at the end, if it lives."""
+    """A member in a separate process, with a short session; killed at the end."""
 
     def __init__(self, bootstrap: str, group: str, connectors: Sequence[str]) -> None:
         orders = {"bootstrap": bootstrap, "group": group, "connectors": list(connectors)}
@@ -202,11 +199,10 @@ class GroupMemberProcess:
 
     @property
     def is_writing(self) -> bool:
-        """Whether that is the last thing it did."""
+        """Whether its last line is a write."""
         return self.lines[-1:] != [] and self.lines[-1].startswith("write")
 
     def signal(self, number: signal.Signals) -> None:
-        """To that process only."""
         self._process.send_signal(number)
 
     def _read(self) -> None:
@@ -221,7 +217,7 @@ def _python_path() -> str:
 
 
 def main(orders: dict[str, Any]) -> None:
-    """One worker until somebody ends it."""
+    """Run one worker until it is stopped."""
     lock = threading.Lock()
 
     def say(line: str) -> None:

@@ -30,12 +30,10 @@ class ConnectTopics:
 
     @property
     def configs(self) -> str:
-        """Where connectors are."""
         return f"{self.group}-configs"
 
     @property
     def offsets(self) -> str:
-        """Where source connectors stand."""
         return f"{self.group}-offsets"
 
     @property

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One flow that Java MirrorMaker 2 and sparkmirror mirror in turn, while a producer keeps writing.
+"""One flow that Java MM2 and sparkmirror mirror in turn, while a producer writes.
 
-Both read the same file. Whoever begins is stopped by SIGTERM, the other one goes on; then every
-record is compared, and where groups were taken is judged by the records themselves.
+Both read the same file. The first one is stopped by SIGTERM, then the second one starts. Afterwards
+all records are compared; group positions are checked by the records at them.
 """
 
 from __future__ import annotations
@@ -70,15 +70,13 @@ class SharedFlow:
         return f"{self.topic}-{name}"
 
     def load(self) -> Load:
-        """Writes to all partitions."""
         return Load(self.source, self.topic, per_second=_RATE, partitions=PARTITIONS)
 
     def copied(self) -> Offsets:
-        """How far the copy has come."""
         return end_offsets(self.target, self.remote)
 
     def await_copied(self, beyond: Mapping[int, int], timeout: float) -> Offsets:
-        """Wait until the copy has come so far in every partition."""
+        """Wait until every partition has so many copied records."""
 
         def far_enough() -> Offsets:
             found = self.copied()
@@ -92,18 +90,17 @@ class SharedFlow:
         commit(self.source, self.group(name), self.topic, offsets)
 
     def on_target(self, name: str) -> Offsets:
-        """Where a group stands on the target."""
+        """Return the committed offsets of a group on the target."""
         return committed(self.target, self.group(name), self.remote, PARTITIONS)
 
     def checkpointed(self, name: str) -> Offsets:
-        """The group's last checkpoints."""
         given = {"bootstrap.servers": self.target.bootstrap_servers}
         group = self.group(name)
         found = sparkmirror.client.translate_offsets(given, self.alias, group, PATIENCE_SECONDS)
         return {tp.partition: one.offset for tp, one in found.get(group, {}).items()}
 
     def await_synced(self, name: str, timeout: float) -> Offsets:
-        """Wait until a group stands somewhere on the target."""
+        """Wait until a group has offsets on the target."""
 
         def synced() -> Offsets:
             found = self.on_target(name)
@@ -121,7 +118,7 @@ class SharedFlow:
         return eventually(moved, timeout, f"group {name} has moved on from {before}")
 
     def await_at(self, name: str, offsets: Mapping[int, int], timeout: float) -> None:
-        """Wait until a group stands there; what has just been copied is placed a moment later."""
+        """Wait until a group has these offsets on the target."""
 
         def there() -> bool:
             assert self.on_target(name) == offsets
@@ -142,7 +139,7 @@ class SharedFlow:
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """What one left to the other, and what came of it."""
+    """The state at the hand-over and the result."""
 
     sent: int
     compared: int
@@ -160,7 +157,7 @@ def shared_flow(
     *lines: str,
     target_alias: str = "target",
 ) -> SharedFlow:
-    """A topic and a file; groups are looked at every second."""
+    """Create a topic and a file; groups are synced every second."""
     alias, topic = unique_name("relay"), unique_name("orders")
     create_topics(source, {topic: PARTITIONS})
     flow = f"{alias}->{target_alias}"
@@ -183,12 +180,12 @@ def shared_flow(
 
 
 def java_hands_over(one: SharedFlow) -> HandOver:
-    """Java begins, sparkmirror goes on."""
+    """Start Java, then sparkmirror."""
     return _hand_over(one, JavaMirror, MirrorProcess)
 
 
 def sparkmirror_hands_over(one: SharedFlow, before_stop: Callable[[], object]) -> HandOver:
-    """Sparkmirror begins, Java goes on."""
+    """Start sparkmirror, then Java."""
     return _hand_over(one, MirrorProcess, JavaMirror, before_stop)
 
 
@@ -231,7 +228,6 @@ def _hand_over(
 
 
 def stop(mirror: Program) -> None:
-    """SIGTERM, and wait for its end."""
     if isinstance(mirror, JavaMirror):
         mirror.stop()
         return
@@ -241,14 +237,14 @@ def stop(mirror: Program) -> None:
 
 
 def check_records(found: HandOver) -> None:
-    """Nothing is lost, nothing is twice, and both have copied a part."""
+    """Check that nothing is lost or duplicated, and both have copied a part."""
     assert found.compared == found.sent
     for index, handed in found.handed.items():
         assert BEFORE_THE_END <= handed <= found.ended[index] - BEFORE_THE_END
 
 
 def check_exact(one: SharedFlow, name: str, offsets: Mapping[int, int]) -> None:
-    """A group reads the very record on the target that it would read next on the source."""
+    """Check that a group continues on the target with the same record as on the source."""
     here, there = one.records()
     stands = one.on_target(name)
     for index, offset in offsets.items():
@@ -257,7 +253,7 @@ def check_exact(one: SharedFlow, name: str, offsets: Mapping[int, int]) -> None:
 
 
 def check_no_skip(one: SharedFlow, name: str, offsets: Mapping[int, int]) -> dict[int, int]:
-    """A group stands at or before its true position; how many records it reads again."""
+    """Check that a group is at or before its true position; returns the records it repeats."""
     here, there = one.records()
     stands = one.on_target(name)
     again = {}

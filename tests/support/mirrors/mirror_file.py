@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MM2 properties files for tests: aliases that no other test uses, so that state is its own.
+"""MM2 properties files for tests, with unique aliases, so that tests share no state.
 
-Sessions in the groups of pairs are as short as brokers allow: whoever starts after a kill waits for
-the end of the killed one's.
+Group sessions are as short as brokers allow: a start after a kill waits for the old session to end.
 """
 
 from __future__ import annotations

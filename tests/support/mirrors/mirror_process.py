@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The real command `sparkmirror run` in a process of its own, watched, hurt and never left over.
+"""`sparkmirror run` in a separate process that tests watch, kill and suspend.
 
-The command leads a process group, as under a terminal's shell; Spark's JVM and the Python workers
-are found as its descendants, and remembered, because orphans have other parents.
+The command leads a process group. Spark's JVM and the Python workers are found as its descendants
+and remembered, because orphans get other parents.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class MirrorProcess:
             self.show_log()
 
     def show_log(self) -> None:
-        """Print the end of the log, for whoever reads a failure."""
+        """Print the end of the log."""
         print(f"--- the end of {self.log_file}")
         print("\n".join(self.log.splitlines()[-_TAIL_LINES:]))
 
@@ -95,12 +95,10 @@ class MirrorProcess:
         eventually(printed, timeout, f"{text!r} in {self.log_file}")
 
     def wait(self, timeout: float) -> int:
-        """The exit code."""
         return self._process.wait(timeout)
 
     @property
     def pid(self) -> int:
-        """The command's own process."""
         return self._process.pid
 
     @property
@@ -138,13 +136,13 @@ class MirrorProcess:
         return [one for one in self._known if _is_alive(one)]
 
     def await_end_of_all(self) -> None:
-        """Wait until the JVM and the workers have followed the command into its end."""
+        """Wait until the JVM and the workers have exited after the command."""
         eventually(lambda: not self.processes(), PATIENCE_SECONDS, "no process is left")
 
     def python_workers(self) -> list[psutil.Process]:
-        """The processes that tasks run in: children of Spark's daemon that talk to somebody.
+        """Return the processes of tasks: children of Spark's daemon with connections.
 
-        One that started the daemon before the first task may wait there for a minute, unused.
+        A worker that started the daemon before the first task may be idle there for a minute.
         """
         found = []
         for one in self.processes():
@@ -168,7 +166,7 @@ class MirrorProcess:
         return None
 
     def kill_driver(self) -> None:
-        """SIGKILL to the command alone; what it started finds out by itself."""
+        """Send SIGKILL to the command only."""
         self.processes()
         self._process.kill()
         self._process.wait(PATIENCE_SECONDS)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What must hold after the lives of a scripted mirror, found by brute force.
+"""Invariants after the tasks of a scripted mirror, checked by brute force.
 
-Records are told apart by their values, which a test makes unique.
+Records are identified by their values, which must be unique.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from support.mirrors.scripted_mirror import ScriptedMirror
 
 
 def violations(mirror: ScriptedMirror) -> list[str]:
-    """Everything that is wrong now that the last life is over; empty: all is right."""
+    """Return all violations after the last task; empty if there are none."""
     return [*copy_violations(mirror), *translation_violations(mirror), *ledger_violations(mirror)]
 
 
 def copy_violations(mirror: ScriptedMirror) -> list[str]:
-    """Each record that the source holds is on the target once, in order, or was deleted there."""
+    """Each source record must be on the target once, in order, unless deleted there."""
     deleted = _deleted(mirror)
     wanted = [body for body in mirror.source_log.bodies if body not in deleted]
     known = set(wanted)
@@ -60,7 +60,7 @@ def translation_violations(mirror: ScriptedMirror) -> list[str]:
 
 
 def ledger_violations(mirror: ScriptedMirror) -> list[str]:
-    """What the ledger says is true, and what must be in it is there."""
+    """Check that ledger entries are true and complete."""
     return [*_false_gaps(mirror), *_false_cuts(mirror), *_missing_entries(mirror)]
 
 
@@ -99,9 +99,9 @@ def _false_cuts(mirror: ScriptedMirror) -> list[str]:
 
 
 def _missing_entries(mirror: ScriptedMirror) -> list[str]:
-    """Records that one side lacks are named, or a mismatch was recorded before them.
+    """Find missing records without a ledger entry or an earlier mismatch entry.
 
-    Where retention or the cleaner removed what grew behind a cut, nobody can tell.
+    If retention or the cleaner removed what was written after a truncation, this is undecidable.
     """
     source, target = mirror.source_log, mirror.target_log
     on_target = {*target.bodies}

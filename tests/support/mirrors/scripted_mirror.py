@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lives of copy tasks between two scripted clusters, in virtual time.
+"""Runs copy tasks between two scripted clusters, in virtual time.
 
-A life begins with what the offsets topic holds, as a restarted mirror does, and ends cleanly when
-everything is copied, or dies where the test says. Time passes only when nothing else is to do, so
-that a life with pauses of minutes takes milliseconds.
+A run starts from the offsets topic, as a restarted mirror does. It ends cleanly when everything is
+copied, or crashes where the test says. Time advances only when nothing else is to do, so minutes of
+pauses take milliseconds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from sparkmirror.config.settings import FetchSettings, IncidentPolicies, ProduceSettings
+from sparkmirror.config.settings import IncidentPolicies
 from sparkmirror.formats.map_chunk import ChunkKey, MapChunk, read_header
 from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.model import NO_PRODUCER, ProducerState, TopicPartition
@@ -30,7 +30,7 @@ from sparkmirror.task.messages import PartitionStart, Progress, Split, TaskSetti
 from sparkmirror.task.task_parts import TaskParts
 from sparkmirror.wire import connection
 from sparkmirror.wire.event_loop import EventLoop
-from sparkmirror.wire.settings import ConnectionSettings
+from sparkmirror.wire.settings import ConnectionSettings, FetchSettings, ProduceSettings
 from support.data.record_batches import Record, encode
 from support.manual_clock import ManualClock
 from support.peers.scripted_cluster import PRODUCE, ScriptedCluster
@@ -44,18 +44,16 @@ FLUSH_SECONDS = 5.0
 
 
 class Killed(BaseException):
-    """The process of a task dies here; nothing may catch it."""
+    """Simulates the death of a task process; must not be caught."""
 
 
 class VirtualTime(ManualClock):
     """The `time` module as the package sees it."""
 
     def time(self) -> float:
-        """Wall clock."""
         return 1_700_000_000.0 + self._now
 
     def time_ns(self) -> int:
-        """Wall clock in nanoseconds."""
         return int(self.time() * 1e9)
 
     def clock_gettime(self, _clock: int) -> float:
@@ -87,7 +85,7 @@ class VirtualLoop(EventLoop):
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """When a task dies: with its n-th produce request to the remote topic, or after a time."""
+    """When a task dies: at its n-th produce request to the remote topic, or after a time."""
 
     produces: int | None = None
     is_answered: bool = False  # the task has seen the answer to that request
@@ -97,7 +95,7 @@ class Crash:
 
 @dataclass(slots=True)
 class TaskRun:
-    """What is known of one task after its end."""
+    """The results of one task."""
 
     is_stuck: bool = False
     was_killed: bool = False
@@ -106,23 +104,23 @@ class TaskRun:
 
     @property
     def incidents(self) -> list[Incident]:
-        """All incidents that the driver was told of."""
+        """All reported incidents."""
         return [one for report in self.reports for one in report.incidents]
 
     @property
     def notices(self) -> list[str]:
-        """All notices that the driver was told of."""
+        """All reported notices."""
         return [one for report in self.reports for one in report.notices]
 
     @property
     def troubles(self) -> list[str]:
-        """All troubles of partitions, in order, repetitions left out."""
+        """All problems of partitions in order, without repetitions."""
         found = [part.error for report in self.reports for part in report.partitions if part.error]
         return [*dict.fromkeys(found)]
 
 
 class FakeControlChannel:
-    """What a task hears of its driver."""
+    """The driver side of a task."""
 
     silence_seconds = 0.0
 
@@ -131,7 +129,6 @@ class FakeControlChannel:
         self._life = life
 
     def report(self, progress: Progress) -> None:
-        """Keep it."""
         self._life.reports.append(progress)
 
 
@@ -149,12 +146,10 @@ class ScriptedMirror:
 
     @property
     def source_log(self) -> ScriptedLog:
-        """The source partition."""
         return self.source.log(TOPIC)
 
     @property
     def target_log(self) -> ScriptedLog:
-        """The remote partition."""
         return self.target.log(REMOTE)
 
     @property
@@ -238,9 +233,9 @@ class ScriptedMirror:
         at: dict[float, Callable[[], None]] | None = None,
         start: PartitionStart | None = None,
     ) -> TaskRun:
-        """One life: until all is copied and stored, or until it dies or is stuck.
+        """Run one task until everything is copied and stored, or until it crashes or is stuck.
 
-        `at` holds what happens after so many seconds; the life goes on at least until then.
+        `at` has actions by time in seconds; the task runs at least until the last of them.
         """
         life = TaskRun()
         driver = FakeControlChannel(life)
@@ -367,7 +362,7 @@ def _killer(loop: EventLoop, crash: Crash) -> Callable[[int, Any], None]:
 
 @contextmanager
 def mirror() -> Iterator[ScriptedMirror]:
-    """A flow in virtual time, between clusters that nothing but their own sockets reaches."""
+    """A flow in virtual time, between scripted clusters."""
     modules = [
         name
         for name, module in [*sys.modules.items()]

@@ -74,12 +74,10 @@ class AliasedCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where the mirror begins."""
         return self.keys.get(_SERVERS, self.cluster.bootstrap_servers)
 
     @property
     def security(self) -> dict[str, str]:
-        """All other keys."""
         return {key: value for key, value in self.keys.items() if key != _SERVERS}
 
 
@@ -232,7 +230,7 @@ class ClusterPair:
     def await_translated(
         self, way: FlowDirection, group: str, topic: str, here: Mapping[int, int]
     ) -> dict[int, int]:
-        """Wait until `sparkmirror.client` says where a group may go on, and says it rightly."""
+        """Wait until `sparkmirror.client` says where a group may continue, and says it rightly."""
         remote = self.remote(way, topic)
 
         def translated() -> dict[int, int]:

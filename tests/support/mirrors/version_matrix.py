@@ -109,7 +109,6 @@ class MirroredVersions:
         self._stack.close()
 
     def sides(self, direction: Direction) -> tuple[LocalCluster, LocalCluster]:
-        """Source and target."""
         return self.clusters[direction.source], self.clusters[direction.target]
 
     @contextmanager

@@ -42,7 +42,7 @@ _BUSY = 409  # the worker is between two generations of its group
 
 
 class Written(NamedTuple):
-    """A record of the config topic, and the epoch of the leader that has written it."""
+    """A record of the config topic, and the epoch of its writer."""
 
     epoch: int
     key: bytes
@@ -51,7 +51,7 @@ class Written(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MirroredTopic:
-    """A source connector with a topic of its own."""
+    """A source connector with its own topic."""
 
     source: Cluster
     target: Cluster
@@ -72,7 +72,6 @@ class MirroredTopic:
 
     @property
     def config(self) -> dict[str, str]:
-        """What to POST."""
         return {
             "connector.class": "MirrorSourceConnector",
             "source.cluster.alias": self.name,
@@ -89,7 +88,6 @@ class MirroredTopic:
         }
 
     def load(self, per_second: int) -> Load:
-        """Writes to all partitions."""
         return Load(self.source, self.topic, per_second=per_second, partitions=PARTITIONS)
 
     def copied(self) -> int:
@@ -133,7 +131,7 @@ class WorkerGroup:
         self._stack.__exit__(kind, error, traceback)
 
     def start(self, count: int = 1, **more: str) -> list[WorkerProcess]:
-        """Further workers, all at the same instant; nobody waits for them.
+        """Start workers concurrently, without waiting for them.
 
         They may have other keys in their files than the rest of the group.
         """
@@ -152,7 +150,7 @@ class WorkerGroup:
         return made
 
     def of(self, count: int) -> list[WorkerProcess]:
-        """So many workers in good health, new ones if some are missing."""
+        """Return this many healthy workers; starts missing ones."""
         self.start(max(0, count - len(self.running)))
         for worker in self.running:
             worker.await_health()
@@ -166,7 +164,7 @@ class WorkerGroup:
     # --- who leads
 
     def leaders(self) -> dict[int, set[str]]:
-        """The leaders that workers have ever known, by generation."""
+        """Return all leaders that workers have seen, by generation."""
         found: dict[int, set[str]] = {}
         for worker in self.workers:
             for generation, url in _PLACE.findall(worker.process.log):
@@ -185,7 +183,6 @@ class WorkerGroup:
         return eventually(of_newest, PATIENCE_SECONDS, "somebody leads", not_yet=(ValueError,))
 
     def other_than(self, worker: WorkerProcess) -> WorkerProcess:
-        """Of two that run."""
         [found] = [one for one in self.running if one is not worker]
         return found
 
@@ -216,7 +213,6 @@ class WorkerGroup:
         return eventually(reached, PATIENCE_SECONDS, f"workers have {sizes} connectors")
 
     def owner(self, name: str, asked: WorkerProcess) -> WorkerProcess:
-        """Who runs a connector."""
         worker_id = asked.get(f"/connectors/{name}/status")["connector"]["worker_id"]
         [found] = [one for one in self.workers if one.worker_id == worker_id]
         return found
@@ -238,11 +234,11 @@ class WorkerGroup:
         ]
 
     def session_keys(self) -> int:
-        """How many there ever were: every leader begins with one."""
+        """Count the session keys: every leader writes one."""
         return sum(one.key == _SESSION_KEY for one in self.written())
 
     def beat(self, **changes: str) -> dict[str, str]:
-        """A connector that needs no Spark; each has clusters' names of its own."""
+        """Create a heartbeat connector, which needs no Spark; each has unique cluster aliases."""
         return {
             **heartbeat_config(self.cluster),
             "source.cluster.alias": unique_name("beats"),
@@ -269,5 +265,5 @@ def retry_after_rebalance(
 
 
 def is_accepted(worker: WorkerProcess, name: str, config: dict[str, str]) -> bool:
-    """Whether a worker carries a change out, whoever leads; asked once."""
+    """Whether a worker accepts a change; tried once."""
     return worker.request("PUT", f"/connectors/{name}/config", config)[0] in {200, 201}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One Connect group whose workers are Java's and ours in turn, and what its connectors mirror."""
+"""One Connect group whose workers are Java's and ours in turn, and its connectors."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class WorkerHandOver:
     def made(
         cls, source: Cluster, target: Cluster, scratch: Path, *, exactly_once: bool = False
     ) -> WorkerHandOver:
-        """Names that nobody else uses; the topic exists, and a group stands at its beginning."""
+        """Create unique names, the topic, and a group at its beginning."""
         alias, topic = unique_name("handed"), unique_name("orders")
         create_topics(source, {topic: PARTITIONS})
         found = cls(source, target, scratch, ConnectTopics(alias), topic, alias, exactly_once)
@@ -67,7 +67,6 @@ class WorkerHandOver:
 
     @property
     def group(self) -> str:
-        """The consumer group."""
         return f"{self.topic}-readers"
 
     # --- workers
@@ -177,7 +176,7 @@ class WorkerHandOver:
             eventually(is_empty, PATIENCE_SECONDS, f"group {self.topics.group} is empty")
 
     def stored(self, worker: ConnectRestClient) -> dict[int, int]:
-        """Where the source connector stands in each partition, as a worker tells it."""
+        """Return the offsets of the source connector by partition, from the REST API."""
         told: list[dict[str, Any]] = worker.get(f"/connectors/{SOURCE}/offsets")["offsets"]
         assert all(one["partition"]["topic"] == self.topic for one in told), told
         return {one["partition"]["partition"]: one["offset"]["offset"] for one in told}
@@ -196,7 +195,6 @@ class WorkerHandOver:
     # --- records
 
     def load(self) -> Load:
-        """Writes to all partitions."""
         return Load(self.source, self.topic, per_second=_RATE, partitions=PARTITIONS)
 
     def await_counts(self, wanted: Mapping[int, int]) -> None:
@@ -238,15 +236,15 @@ class WorkerHandOver:
     # --- the consumer group
 
     def commit(self, offset: int) -> None:
-        """The group stands there, in every partition of the source."""
+        """Commit an offset of the group in every source partition."""
         commit(self.source, self.group, self.topic, dict.fromkeys(range(PARTITIONS), offset))
 
     def stands(self) -> Mapping[int, int]:
-        """Where it stands on the target."""
+        """Return the committed offsets of the group on the target."""
         return committed(self.target, self.group, self.remote, PARTITIONS)
 
     def await_group(self, beyond: int) -> Mapping[int, int]:
-        """Wait until it has been taken beyond an offset on the target."""
+        """Wait until the group has passed an offset on the target."""
 
         def moved() -> Mapping[int, int]:
             found = self.stands()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The real command `sparkmirror worker` in a process of its own, driven over its REST API."""
+"""`sparkmirror worker` in a separate process, controlled over its REST API."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Brokers under a test's control, for what a real one cannot be made to do at will.
+"""Brokers under the control of a test.
 
-`FakeCluster` stands in for `wire.cluster.Cluster`: requests are kept until the test answers them,
-in order per connection, or loses the connection. `FakeLoop` has a clock that the test moves.
+`FakeCluster` replaces `wire.cluster.Cluster`: requests are queued until the test answers them, in
+order per connection, or closes the connection. The test advances the clock of `FakeLoop`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ class FakeLoop:
         self._order = itertools.count()
 
     def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
-        """As the real loop's."""
         timer = Timer(self.now + seconds, callback)
         heapq.heappush(self._timers, (timer.due, next(self._order), timer))
         return timer
@@ -79,7 +78,7 @@ class Request:
 
     @property
     def positions(self) -> dict[tuple[Any, int], int]:
-        """Of a fetch request: topic (name or id) and partition -> offset asked for."""
+        """The fetch offsets of a fetch request, by topic (name or id) and partition."""
         return {
             (
                 topic.topic_id if self.version > _FIRST_FLEXIBLE_FETCH else topic.topic,
@@ -91,14 +90,14 @@ class Request:
 
     @property
     def most_of_a_partition(self) -> set[int]:
-        """Of a fetch request: how much it asks for of each partition at most."""
+        """The maximum bytes per partition of a fetch request."""
         return {
             one.partition_max_bytes for topic in self.content.topics for one in topic.partitions
         }
 
     @property
     def forgotten(self) -> set[tuple[Any, int]]:
-        """Of a fetch request: what leaves the session."""
+        """The partitions that a fetch request removes from its session."""
         return {
             (topic.topic_id if self.version > _FIRST_FLEXIBLE_FETCH else topic.topic, index)
             for topic in self.content.forgotten_topics_data
@@ -184,7 +183,6 @@ class FakeConnection:
         self.waiting: deque[Request] = deque()
 
     def when_ready(self, send: Callable[[], None], _failure: Callable[..., None]) -> None:
-        """It is open already."""
         send()
 
     def negotiated_version(self, api_key: int, newest: int) -> int:
@@ -243,11 +241,10 @@ class FakeConnection:
             self.waiting.append(request)
 
     def close(self, _reason: str) -> None:
-        """Nothing waits any more."""
         self.lose()
 
     def lose(self) -> None:
-        """The connection breaks: all that wait fail, in order, as the real one does it."""
+        """Break the connection: fail all pending requests in order."""
         self.closed = True
         waiting, self.waiting = self.waiting, deque()
         for request in waiting:
@@ -284,7 +281,7 @@ class FakeCluster:
         self.wanted.update(topics)
 
     def refresh_metadata(self, after: float = 0.0, topics: object = None) -> None:
-        """Count that somebody asked, and how soon."""
+        """Count the requests, and record their delay."""
         del topics
         self.refreshes += 1
         self.soonest = min(self.soonest, after)
@@ -295,13 +292,12 @@ class FakeCluster:
         self.refresh_metadata(after=1.0)
 
     def learn(self, leaders: Mapping[TopicPartition, int] | None = None) -> None:
-        """Metadata arrives."""
         self.leaders.update({tp: PartitionLeader(node, 0) for tp, node in (leaders or {}).items()})
         for listener in self.metadata_listeners:
             listener()
 
     def connection(self, node: int, lane: int = 0) -> FakeConnection:
-        """The connection to a broker, opened anew after a loss."""
+        """Return the connection to a broker; reopens a closed one."""
         if node in self.dead or lane >= self.lanes:
             raise UnreachableError("dead", cluster="fake")
         found = self._connections.get((node, lane))
@@ -313,8 +309,7 @@ class FakeCluster:
         """A broker that may be asked anything."""
         return 1
 
-    def close(self) -> None:
-        """Nothing is open."""
+    def close(self) -> None: ...
 
     def leader_error(self, tp: TopicPartition) -> int:
         """Why a partition has no leader."""

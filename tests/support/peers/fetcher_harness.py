@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire.fetch_partition import FetchPartition
-from sparkmirror.wire.fetch_protocol import FetchLimits
 from sparkmirror.wire.fetcher import Fetcher
 from sparkmirror.wire.memory import MemoryBudget, SharedBuffer
 from sparkmirror.wire.outgoing import AbortedTransaction, OutgoingBatch, prepare_batches
+from sparkmirror.wire.settings import FetchSettings
 from support.data.record_batches import encode, numbered
 from support.peers.fake_cluster import (
     FakeCluster,
@@ -44,7 +44,6 @@ class RecordingFetchListener:
         aborted: Sequence[AbortedTransaction],
         buffer: SharedBuffer,
     ) -> int:
-        """Pin and keep."""
         batches = prepare_batches(records, part.position, aborted)
         part.last_leader_epoch = batches.leader_epoch
         for out in batches.batches:
@@ -54,27 +53,22 @@ class RecordingFetchListener:
         return batches.position
 
     def on_response(self) -> None:
-        """Count."""
         self.fetches += 1
 
     def on_fetch_error(self, part: FetchPartition, code: int, _text: str) -> None:
-        """Note partition and code."""
         self.troubles.append((part.tp, code))
 
     def on_fetch_recovered(self, part: FetchPartition) -> None:
-        """Note the partition."""
         self.recovered.append(part.tp)
 
     def on_out_of_range(self, part: FetchPartition) -> None:
-        """Note the partition."""
         self.outside.append(part)
 
     def on_diverged(self, part: FetchPartition, end_offset: int) -> None:
         """Note partition and where its log parted."""
         self.diverging.append((part.tp, end_offset))
 
-    def on_ended_early(self, part: FetchPartition) -> None:
-        """A bounded run waits."""
+    def on_ended_early(self, part: FetchPartition) -> None: ...
 
 
 class FetcherHarness:
@@ -93,17 +87,13 @@ class FetcherHarness:
         self.cluster = FakeCluster(leaders or {A: 1, B: 1}, fetch_version=fetch_version)
         self.budget = MemoryBudget(LIMIT)
         self.listener = RecordingFetchListener(self.budget)
-        self.limits = FetchLimits(
-            read_committed=True,
-            max_bytes=max_bytes,
-            max_partition_bytes=max_partition_bytes,
-            max_wait_ms=500,
-            min_bytes=1,
+        self.settings = FetchSettings(
+            fetch_max_bytes=max_bytes, max_partition_fetch_bytes=max_partition_bytes
         )
         self.fetcher = Fetcher(
             self.loop,  # type: ignore[arg-type]
             self.cluster,  # type: ignore[arg-type]
-            self.limits,
+            self.settings,
             self.budget,
         )
         self.fetcher.log_changes = self.listener
@@ -114,7 +104,6 @@ class FetcherHarness:
         }
 
     def start(self) -> None:
-        """Begin; metadata is known."""
         self.fetcher.add(self.parts.values())
 
     def broker(self, node: int = 1, lane: int = 0) -> FakeConnection:
@@ -162,5 +151,4 @@ def error(tp: TopicPartition, code: int) -> tuple[str, object]:
 
 
 def named(*wanted: tuple[TopicPartition, int]) -> dict[tuple[str, int], int]:
-    """A request's positions."""
     return {tuple(tp): position for tp, position in wanted}  # type: ignore[misc]

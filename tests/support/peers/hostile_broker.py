@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A peer on a broker's port that answers as no broker would.
+"""A peer on the port of a broker that violates the protocol.
 
-The first answers are given as they are, one for each request; after the last one it goes on byte
-by byte, or says no more.
+Sends the given responses, one per request; afterwards it sends single bytes, or nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _DROP_SECONDS = 0.02
 
 
 def framed(body: bytes, announced: int | None = None) -> Answer:
-    """An answer with the right correlation id; `announced` is another length than its own."""
+    """Return a response with the right correlation id; `announced` replaces its length."""
 
     def answer(correlation_id: int) -> bytes:
         length = 4 + len(body) if announced is None else announced

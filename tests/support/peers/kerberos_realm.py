@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Kerberos realm of a test's own: MIT's KDC on a port of 127.0.0.1, its database in a folder.
+"""A Kerberos realm for a test: an MIT KDC on a port of 127.0.0.1, its database in a directory.
 
 realm = Realm(folder)
-realm.add("mirror")                 a principal with a random key
-realm.keytab("mirror")              a file with its key
-realm.change_key("mirror")          after which keytabs made before are worth nothing
-realm.start(), realm.stop()         the KDC itself
-realm.environment                   what clients of the system's library need to find it
+realm.add("mirror")                 add a principal with a random key
+realm.keytab("mirror")              write a keytab with its key
+realm.change_key("mirror")          invalidate older keytabs
+realm.start(), realm.stop()         start and stop the KDC
+realm.environment                   environment of clients
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _KDC_CONF = """\
 
 
 class KerberosRealm:
-    """The KDC, who it knows, and their keytabs; also a context manager."""
+    """The KDC, its principals and their keytabs; also a context manager."""
 
     def __init__(self, folder: Path, *, ticket_seconds: int) -> None:
         self._folder = folder
@@ -92,7 +92,6 @@ class KerberosRealm:
     # --- the KDC
 
     def start(self) -> None:
-        """Let it answer."""
         with (self._folder / "kdc.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [_binary("krb5kdc"), "-n"],
@@ -103,7 +102,6 @@ class KerberosRealm:
         eventually(self._answers, _SECONDS, "the KDC answers")
 
     def stop(self) -> None:
-        """Let it be gone."""
         if self._process is not None:
             self._process.terminate()
             self._process.wait(_SECONDS)
@@ -117,32 +115,30 @@ class KerberosRealm:
             return client.connect_ex((HOST, self._port.number)) == 0
 
     def issued(self, name: str) -> int:
-        """How often somebody has proven to be this principal, and got a first ticket."""
+        """Count the initial tickets of this principal."""
         log = (self._folder / "requests.log").read_text(encoding="utf-8", errors="replace")
         return len(re.findall(rf"AS_REQ .* ISSUE: .* {re.escape(name)}@{NAME} for", log))
 
     def refused(self, name: str) -> int:
-        """How often somebody has tried to be this principal with a wrong key."""
+        """Count the failed authentications of this principal."""
         log = (self._folder / "requests.log").read_text(encoding="utf-8", errors="replace")
         return len(re.findall(rf"AS_REQ .* PREAUTH_FAILED: .*{re.escape(name)}@{NAME} for", log))
 
     # --- who it knows
 
     def add(self, name: str, *, ticket_seconds: int = 0) -> None:
-        """Make a principal with a random key, who has to prove it first, as in most realms."""
+        """Add a principal with a random key that requires preauthentication."""
         limit = f'-maxlife "{ticket_seconds} seconds" ' if ticket_seconds else ""
         self._admin(f"addprinc -randkey +requires_preauth {limit}{name}")
 
     def remove(self, name: str) -> None:
-        """Forget a principal."""
         self._admin(f"delprinc -force {name}")
 
     def change_key(self, name: str) -> None:
-        """Give a principal another key."""
         self._admin(f"cpw -randkey {name}")
 
     def keytab(self, name: str, file: str = "") -> Path:
-        """A file with the key that a principal has now."""
+        """Write a keytab with the current key of a principal."""
         path = self._folder / (file or f"{name.replace('/', '-')}.keytab")
         self._admin(f"ktadd -norandkey -k {path} {name}")
         return path

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A worker that keeps everything in memory and copies nothing: what REST is tried against.
+"""A worker that keeps everything in memory and copies nothing, for tests of the REST API.
 
-Connectors, their states and offsets are kept as a real worker keeps them, configurations are
-checked by the real rules; only the work is missing, so that every state is reached at once.
+Connectors, states and offsets are stored and configurations validated as in a real worker. Every
+state is reached immediately.
 """
 
 from __future__ import annotations
@@ -72,18 +72,16 @@ class MemoryWorker(ConnectorQueries):
         self._lock = threading.RLock()
 
     def fail(self, name: str, task: int, trace: str) -> None:
-        """What REST shows when a task (-1: the connector) has failed."""
+        """Set the failed state of a task (-1: the connector)."""
         self._kept[name].failures[task] = trace
 
-    def refresh(self) -> None:
-        """There is nobody else."""
+    def refresh(self) -> None: ...
 
     def server_info(self) -> Mapping[str, str]:
         """As a worker of the captured version."""
         return {"version": PLUGIN_VERSION, "commit": "0", "kafka_cluster_id": "memory"}
 
     def health(self) -> tuple[int, Mapping[str, str]]:
-        """Always well."""
         message = "Worker has completed startup and is ready to handle requests."
         return 200, {"status": "healthy", "message": message}
 
@@ -110,7 +108,6 @@ class MemoryWorker(ConnectorQueries):
         return self.file
 
     def create(self, name: str, config: Texts, initial_state: str | None) -> ConnectorInfo:
-        """A new one."""
         with self._lock:
             self._config_cache.check(name, config)
             if name in self._kept:
@@ -128,35 +125,30 @@ class MemoryWorker(ConnectorQueries):
             return replace(self.info(name), tasks=before), old is None
 
     def patch_config(self, name: str, changes: Texts) -> ConnectorInfo:
-        """Some keys anew."""
         with self._lock:
             merged = {**self.info(name).config, **changes}
             config = {key: text for key, text in merged.items() if text is not None}
             return self.put_config(name, config)[0]
 
     def delete(self, name: str) -> None:
-        """Forget it; its offsets stay."""
+        """Delete it; its offsets are kept."""
         with self._lock:
             if self._kept.pop(name, None) is None:
                 raise api_errors.connector_not_found(name)
             self.calls.append("delete")
 
     def pause(self, name: str) -> None:
-        """Rest."""
         self._set(name, RunState.PAUSED)
 
     def resume(self, name: str) -> None:
-        """Go on."""
         self._set(name, RunState.RUNNING)
 
     def stop(self, name: str) -> None:
-        """Without tasks."""
         self._set(name, RunState.STOPPED)
 
     def restart(
         self, name: str, *, include_tasks: bool, only_failed: bool
     ) -> ConnectorStateInfo | None:
-        """What has failed has failed no longer."""
         with self._lock:
             kept = self._to_restart(name)
             self.calls.append(f"restart {include_tasks=} {only_failed=}")
@@ -185,17 +177,15 @@ class MemoryWorker(ConnectorQueries):
             return list(self._kept[name].topics) if name in self._kept else []
 
     def reset_topics(self, name: str) -> None:
-        """Forget them."""
         with self._lock:
             if name in self._kept:
                 self._kept[name].topics.clear()
 
     def use_topic(self, name: str, topic: str) -> None:
-        """As if a connector had written there."""
+        """Add a topic as if the connector had written to it."""
         self._kept[name].topics.append(topic)
 
     def offsets(self, name: str) -> list[dict[str, Mapping[str, Json] | None]]:
-        """What was set."""
         with self._lock:
             self.info(name)
             found = self._offsets.get(name, {})
@@ -220,7 +210,6 @@ class MemoryWorker(ConnectorQueries):
             return api_errors.OFFSETS_ALTERED
 
     def reset_offsets(self, name: str) -> str:
-        """Forget them."""
         with self._lock:
             self._stopped(name)
             self._offsets.pop(name, None)
@@ -247,7 +236,7 @@ class MemoryWorker(ConnectorQueries):
         self._set(name, state, is_new=True)
 
     def _set(self, name: str, state: RunState, *, is_new: bool = False) -> None:
-        """Tasks are made when a connector first runs, and taken away when it is stopped."""
+        """Create tasks when a connector first runs; remove them when it is stopped."""
         with self._lock:
             kept = self._known(name)
             kept.state = state

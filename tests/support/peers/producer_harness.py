@@ -10,10 +10,11 @@ from typing import NamedTuple
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire.memory import MemoryBudget, SharedBuffer
 from sparkmirror.wire.outgoing import OutgoingBatch
-from sparkmirror.wire.produce_partition import ProduceLimits, ProducePartition, RefusedBatch
+from sparkmirror.wire.produce_partition import ProducePartition, RefusedBatch
 from sparkmirror.wire.producer import Producer
 from sparkmirror.wire.record_batch import SEQUENCE_MASK
 from sparkmirror.wire.reframe import OffsetRun
+from sparkmirror.wire.settings import ProduceSettings
 from support.data.record_batches import decode, encode, header, numbered
 from support.peers.fake_cluster import FakeCluster, FakeConnection, FakeLoop, Request
 
@@ -43,11 +44,9 @@ class RecordingProduceListener:
         self.bases.append(out.base_offset)
 
     def on_response(self) -> None:
-        """Count."""
         self.answers += 1
 
     def on_produce_error(self, _part: ProducePartition, code: int, _text: str) -> None:
-        """Note the code."""
         self.troubles.append(code)
 
     def on_rewind(self, _part: ProducePartition, _pause: float) -> bool:
@@ -60,11 +59,9 @@ class RecordingProduceListener:
         return self.pieces
 
     def on_sequence_lost(self, part: ProducePartition, _pause: float) -> None:
-        """Note it."""
         self.lost.append(part.tp)
 
     def on_produce_recovered(self, _part: ProducePartition) -> None:
-        """Count."""
         self.recoveries += 1
 
 
@@ -125,9 +122,15 @@ class ProducerHarness:
         self.producer = Producer(
             self.loop,  # type: ignore[arg-type]
             self.cluster,  # type: ignore[arg-type]
-            ProduceLimits(-1, 1_000, max_request_bytes, max_in_flight, merged_bytes, is_size_final),
+            ProduceSettings(
+                request_timeout_ms=1_000,
+                max_request_bytes=max_request_bytes,
+                max_in_flight=max_in_flight,
+                enforces_max_request_bytes=is_size_final,
+            ),
             self.budget,
             "test",
+            merged_bytes,
         )
         self.producer.on_response = (self.listener.on_response,)
         self.parts = {
@@ -155,7 +158,7 @@ class ProducerHarness:
         buffer.release_owner()
 
     def batch(self, count: int) -> OutgoingBatch:
-        """A record batch with bytes of its own, not offered."""
+        """A record batch that is not offered to the producer."""
         view = memoryview(encode(numbered(0, count)))
         out = OutgoingBatch(view, count, count, 0, (OffsetRun(0, count),))
         out.pin(SharedBuffer(self.budget, 0), self.budget)

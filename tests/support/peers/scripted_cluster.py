@@ -81,7 +81,7 @@ _ports = iter(range(20_001, 10**9))
 
 
 class DelayedResponse:
-    """An answer that is due after a pause, or at once when something was appended."""
+    """A response that is due after a delay, or when something is appended."""
 
     def __init__(self, seconds: float, answer: Callable[[], Any], *, ends_early: bool) -> None:
         self.seconds = seconds
@@ -132,7 +132,6 @@ class ScriptedCluster:
         self.api_versions |= scripted_group.VERSIONS
 
     def new_producer_id(self) -> int:
-        """As InitProducerId answers it."""
         return next(self._producer_ids)
 
     def attach(self, loop: EventLoop) -> None:
@@ -147,7 +146,7 @@ class ScriptedCluster:
         self._lines.clear()
 
     def land(self, most: int) -> None:
-        """Serve requests that a dead client left in its connections, without answers."""
+        """Process requests that a dead client left in its connections, without responses."""
         for line in [*self._lines]:
             most -= line.land(most)
 
@@ -161,7 +160,7 @@ class ScriptedCluster:
         return theirs
 
     def accept(self, sock: Any) -> None:
-        """Serve a connection: a socket, or what stands for one, that does not block on `recv`."""
+        """Serve a connection: a socket or a similar object with a non-blocking `recv`."""
         assert self._loop is not None
         self._lines.append(_ServerConnection(self, self._loop, sock))
 
@@ -461,7 +460,7 @@ class _ServerConnection:
         self._serve()
 
     def _receive(self) -> bool:
-        """Cut what came into requests; false: the client has hung up."""
+        """Split received bytes into requests; False: the client has closed the connection."""
         is_open = True
         try:
             while data := self._socket.recv(1 << 20):
@@ -516,7 +515,7 @@ class _ServerConnection:
             self._socket.sendall(frame)
 
     def land(self, most: int) -> int:
-        """Serve up to so many requests that lie in the connection, without answers."""
+        """Process requests that a dead client left in its connections, without responses."""
         if self._is_closed:
             return 0
         self._receive()
@@ -528,7 +527,6 @@ class _ServerConnection:
         return served
 
     def close(self) -> None:
-        """Hang up."""
         if not self._is_closed:
             self._is_closed = True
             self._loop.unwatch(self._socket)

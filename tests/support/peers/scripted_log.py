@@ -125,7 +125,6 @@ class ScriptedLog:
         self._load_producers(lost)
 
     def elect(self) -> None:
-        """Another leader, nothing lost."""
         self.truncate(self.end)
 
     def delete_before(self, offset: int) -> None:
@@ -172,7 +171,6 @@ class ScriptedLog:
         self.removed += [Removed(how, one) for one in before if one.value not in kept]
 
     def expire_producers(self) -> None:
-        """Producer state expires (`producer.id.expiration.ms`)."""
         self.producers.clear()
         self._forgotten_until = self.end
 
@@ -288,5 +286,4 @@ class ScriptedLog:
 
 
 def bodies(prefix: str, first: int, count: int) -> Sequence[bytes]:
-    """Unique record values."""
     return [b"%s-%d" % (prefix.encode(), first + index) for index in range(count)]

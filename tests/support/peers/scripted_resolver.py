@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A resolver that answers, fails or hangs as the test says, for names that end in `.example`."""
+"""A resolver that responds, fails or hangs, for names that end in `.example`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sparkmirror.wire.dns_resolver import numeric_addresses
 
 
 class ScriptedResolver:
-    """Stands in for `socket.getaddrinfo` where a name is asked for."""
+    """Replaces `socket.getaddrinfo`."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.places: list[Any] | Exception = OSError("the resolver is down")
@@ -33,5 +33,5 @@ class ScriptedResolver:
         return self.places
 
     def leads_to(self, port: int) -> None:
-        """From now on names lead to a port of this machine."""
+        """Resolve names to a port of this machine from now on."""
         self.places = numeric_addresses("127.0.0.1", port)

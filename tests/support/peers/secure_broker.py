@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A peer that insists on the order of things as brokers do: TLS, API versions, login, requests.
+"""A peer that enforces the order of a broker: TLS, API versions, SASL authentication, requests.
 
-While somebody logs in it takes nothing else, after the end of a session it takes only a new login,
-and it takes no two new ones within a second. Whoever breaks a rule is hung up on, and
-`broken_rules` says which one it was. Every other request is answered with its own body. It speaks
-PLAIN, or another mechanism that has one message each way.
+During authentication it accepts no other request, after the end of a session only a
+reauthentication, and no two of them within a second. It closes the connection of a client that
+violates a rule and records the violation in `broken_rules`. Every other request is echoed. It
+supports PLAIN, or another mechanism with one message each way.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ def _body(frame: bytes, *, flexible: bool) -> bytes:
 
 
 def _versions(asked: int) -> bytes:
-    """Whoever asks in a newer way is told to ask in the oldest one."""
+    """Reject newer ApiVersions requests, so that the client uses the oldest version."""
     key = ApiVersionsResponse.ApiVersion
     newest = {ECHO: 12, HANDSHAKE: 1, API_VERSIONS: 0, AUTHENTICATE: 2}
     message = ApiVersionsResponse(

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A tiny HTTP server that gives prepared answers, and remembers what it was asked.
+"""A small HTTP server with prepared responses; records the requests.
 
-For what a real Connect worker cannot be made to do at will; `recorded` has what one has answered.
+For behaviour that a real Connect worker does not show on demand; `recorded_response` returns
+responses of a real one.
 """
 
 from __future__ import annotations
@@ -30,7 +31,6 @@ class StubResponse:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def content(self) -> bytes:
-        """What is sent."""
         return self.body if isinstance(self.body, bytes) else json.dumps(self.body).encode()
 
 
@@ -59,7 +59,7 @@ def recordings() -> list[dict[str, Any]]:
 
 
 def recorded_response(method: str, path: str, *, status: int | None = None) -> StubResponse:
-    """What Java's worker has answered; the first one with this status, if several are kept."""
+    """Return the response of a Java worker; the first one with this status."""
     for one in recordings():
         if (one["method"], one["path"]) == (method, path) and status in {None, one["status"]}:
             answer = one["answer"]
@@ -70,7 +70,7 @@ def recorded_response(method: str, path: str, *, status: int | None = None) -> S
 
 
 class StubWorker:
-    """A context manager; answers in the order they were prepared, the last one for ever."""
+    """A context manager; responds in the prepared order, and repeats the last response."""
 
     def __init__(self) -> None:
         self._replies: dict[tuple[str, str], list[StubResponse | Callable[..., None]]] = (
@@ -103,12 +103,12 @@ class StubWorker:
         self._thread.join()
 
     def on(self, method: str, path: str, *replies: StubResponse | Callable[..., None]) -> Self:
-        """Prepare answers; a callable gets the handler and may do with it what it likes."""
+        """Prepare responses; a callable gets the handler."""
         self._replies[method, path] = list(replies)
         return self
 
     def replay(self, *requests: str) -> Self:
-        """Prepare recorded answers, each written `GET /connectors`, with a status if need be."""
+        """Prepare recorded responses, written `GET /connectors`, optionally with a status."""
         for request in requests:
             method, path, *status = request.split(" ")
             reply = recorded_response(method, path, status=int(status[0]) if status else None)
@@ -116,7 +116,7 @@ class StubWorker:
         return self
 
     def requests(self, *, changing: bool = False) -> list[str]:
-        """What was asked, in order; or only what was to change something."""
+        """Return the requests in order; or only those that change something."""
         return [
             f"{one.method} {one.path}"
             for one in self.asked

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network line that can be cut, slowed and torn, for real sockets on loopback.
+"""A TCP proxy on loopback that can block, delay and reset connections.
 
-A `NetworkLink` stands for the network between a client and one cluster; each of its proxies listens
-on a port and forwards to a broker. The two directions are hurt apart: requests may pass while their
-replies do not. While a direction is cut, bytes are held as a network's buffers would hold them, and
-arrive when it heals, also those of connections that were given up meanwhile; `tear` loses them
-instead, with their connections. A slow line may have windows, as TCP has: a sender waits for the
-acknowledgement of what is on the way. Everything runs on the line's own thread.
+A `NetworkLink` is the network between a client and one cluster; each of its proxies listens on a
+port and forwards to a broker. Requests and responses are controlled separately. While a direction
+is cut, bytes are buffered and delivered when it heals, also those of connections that were closed
+meanwhile; `reset` drops them with their connections. A slow link may have windows, as TCP has: a
+sender waits for acknowledgements. Everything runs on the thread of the link.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ T = TypeVar("T")
 
 
 class Direction:
-    """The state of one direction of a line; read and written by the line's thread only."""
+    """The state of one direction; used only by the thread of the link."""
 
     def __init__(self) -> None:
         self.delay_seconds = 0.0
@@ -42,7 +41,7 @@ class Direction:
 
 
 class NetworkLink:
-    """Both directions, the proxies that share them, and their thread; also a context manager."""
+    """Both directions, their proxies and their thread; also a context manager."""
 
     def __init__(self, name: str, comes_from: str = HOST) -> None:
         self.name = name
@@ -68,7 +67,7 @@ class NetworkLink:
         self._thread.join(_END_SECONDS)
 
     def proxy(self, forward_to: Callable[[], int]) -> int:
-        """Listen on a free port, now; `forward_to` says where the broker is when somebody calls."""
+        """Listen on a free port; `forward_to` returns the port of the broker at each connection."""
 
         async def listen() -> int:
             server = await asyncio.start_server(
@@ -81,7 +80,7 @@ class NetworkLink:
         return asyncio.run_coroutine_threadsafe(listen(), self._loop).result(_END_SECONDS)
 
     def cut(self, *, to_broker: bool, to_client: bool) -> None:
-        """Let nothing pass in these directions from now on."""
+        """Block these directions."""
 
         def close() -> None:
             if to_broker:
@@ -92,7 +91,7 @@ class NetworkLink:
         self._do(close)
 
     def slow(self, *, to_broker: float, to_client: float) -> None:
-        """Let every byte take so many seconds more."""
+        """Delay every byte by this many seconds."""
 
         def set_delays() -> None:
             self.to_broker.delay_seconds = to_broker
@@ -101,9 +100,9 @@ class NetworkLink:
         self._do(set_delays)
 
     def limit(self, window: int) -> None:
-        """Let so many bytes of a connection be on the way in a direction, or unacknowledged.
+        """Limit the unacknowledged bytes of a connection in a direction.
 
-        An acknowledgement takes as long as the other direction takes.
+        An acknowledgement takes as long as the other direction.
         """
 
         def set_windows() -> None:
@@ -117,7 +116,7 @@ class NetworkLink:
         self._do(set_windows)
 
     def reset(self) -> None:
-        """Reset every connection, with all that is on the way."""
+        """Reset every connection and drop its bytes."""
 
         def cancel() -> None:
             for link in self._links:
@@ -126,7 +125,7 @@ class NetworkLink:
         self._do(cancel)
 
     def heal(self) -> None:
-        """Everything passes at once again, first of all what was held."""
+        """Remove all faults; buffered bytes are delivered first."""
 
         def restore() -> None:
             for direction in (self.to_broker, self.to_client):
@@ -257,7 +256,7 @@ class _Pump:
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
-    """End a connection the rough way; after both ends of file it is over anyway."""
+    """Reset a connection; after both ends of file it is closed anyway."""
     with contextlib.suppress(OSError):
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
     writer.transport.abort()

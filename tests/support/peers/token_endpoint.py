@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A token endpoint of a test's own: client credentials in, signed JWTs out, and every bad mood.
+"""An OAuth token endpoint for tests: returns signed JWTs, or fails in configurable ways.
 
 POST /token     {"access_token": JWT, "token_type": "Bearer", "expires_in": seconds}
-GET  /jwks      the key that the tokens are signed with, for brokers
+GET  /jwks      the signing key, for brokers
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _JOIN_SECONDS = 10.0
 
 
 class ResponseMode(Enum):
-    """How the endpoint answers whoever asks for a token."""
+    """How the endpoint responds to token requests."""
 
     WILLING = "willing"
     BROKEN = "broken"  # 500
@@ -38,7 +38,7 @@ class ResponseMode(Enum):
 
 
 class TokenEndpoint:
-    """Runs in a thread of its own; also a context manager."""
+    """Runs in its own thread; also a context manager."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class TokenEndpoint:
 
     @property
     def mood(self) -> ResponseMode:
-        """How it answers."""
+        """The current response mode."""
         return self._mood
 
     @mood.setter
@@ -71,12 +71,10 @@ class TokenEndpoint:
 
     @property
     def url(self) -> str:
-        """Where tokens are asked for."""
         return f"{self._root}/token"
 
     @property
     def jwks_url(self) -> str:
-        """Where brokers find the key."""
         return f"{self._root}/jwks"
 
     @property
@@ -104,7 +102,7 @@ class TokenEndpoint:
         return self
 
     def stop(self) -> None:
-        """Be down: nobody listens at the address."""
+        """Stop listening."""
         self.mood = ResponseMode.WILLING
         if self._server is not None and self._thread is not None:
             self._server.shutdown()
@@ -124,7 +122,7 @@ class TokenEndpoint:
         self.stop()
 
     def token(self, subject: str) -> str:
-        """A token for somebody, signed."""
+        """Return a signed token for a subject."""
         now = time.time()
         header = {"alg": "RS256", "typ": "JWT", "kid": _KEY_ID}
         claims = {
@@ -140,7 +138,7 @@ class TokenEndpoint:
         return f"{signed}.{_encoded(signature)}"
 
     def answer(self, client_id: str, secret: str) -> tuple[int, str]:
-        """Status and body for a client that asks for a token."""
+        """Return status and body for a token request."""
         with self._mood_changes:
             self._mood_changes.wait_for(lambda: self._mood is not ResponseMode.SILENT)
         if self._mood is ResponseMode.BROKEN:
@@ -158,7 +156,6 @@ class TokenEndpoint:
         return 200, json.dumps(token)
 
     def keys(self) -> str:
-        """The key set."""
         numbers = self._key.public_key().public_numbers()
         key = {
             "kty": "RSA",
@@ -175,7 +172,7 @@ class _Handler(BaseHTTPRequestHandler):
     owner: TokenEndpoint
 
     def do_POST(self) -> None:
-        """Give out a token; id and secret come in the header or in the body."""
+        """Return a token; id and secret are in the header or in the body."""
         form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
         kind, _, encoded = self.headers.get("Authorization", "").partition(" ")
         if kind == "Basic":
@@ -188,7 +185,6 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(*self.owner.answer(client_id, secret))
 
     def do_GET(self) -> None:
-        """Tell the keys."""
         self._send(200, self.owner.keys())
 
     def _send(self, status: int, body: str) -> None:
@@ -198,8 +194,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body.encode())
 
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
+    def log_message(self, *_: object) -> None: ...
 
 
 def _unsigned(number: int) -> bytes:

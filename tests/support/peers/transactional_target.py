@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A target with a broker's rules for transactions, whose answers a test gives, delays or loses."""
+"""A target with the transaction rules of a broker; a test sends, delays or drops its responses."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class TransactionalTarget:
         return bool(self._open)
 
     def next_at(self, node: int) -> str:
-        """What the oldest request at a broker asks; empty if there is none."""
+        """Return the name of the oldest request at a broker; empty if there is none."""
         waiting = self._waiting(node)
         return _kind(waiting[0]) if waiting else ""
 
@@ -86,7 +86,7 @@ class TransactionalTarget:
             self.serve()
 
     def fence(self) -> None:
-        """Somebody else takes over: what is open is aborted."""
+        """Fence the producer: abort the open transaction."""
         self._finish(commit=False)
 
     def keys(self, tp: TopicPartition) -> list[bytes | None]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The wire alone, with a peer of its own in another process."""
+"""The wire alone, with its own peer in another process."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ def test_a_connect_workers_file_is_recognised(worker_file: Path) -> None:
     assert "group.id = mirrors   from line 2 'group.id'" in lines
     assert "listeners = http://127.0.0.1:8084   from line 6 'rest.port'" in lines
     assert any(line.startswith("warning: listeners is not set") for line in lines)
-    assert any(line.startswith("info: line 6: rest.port is an old spelling") for line in lines)
+    assert any(line.startswith("info: line 6: rest.port is deprecated") for line in lines)
     assert any(line.startswith("info: line 7: connect.protocol has no effect") for line in lines)
     assert any("sasl.jaas.config does nothing: security.protocol is" in line for line in lines)
     assert lines[-1] == f"{worker_file}: Connect worker, errors: 0, warnings: 2"
@@ -216,7 +216,7 @@ def test_a_workers_cluster_that_is_not_there_is_named(worker_file: Path) -> None
     worker_file.write_text(text)
     code, out, _ = run(worker_file, "--connect")
     assert code == 1
-    assert "no bootstrap address answers (127.0.0.1:1: Connection refused)" in out
+    assert "no bootstrap address responds (127.0.0.1:1: Connection refused)" in out
     assert "; check bootstrap.servers and that the brokers are up" in out
     assert "problems on clusters worker" in out
 
@@ -304,7 +304,7 @@ def test_what_older_brokers_cannot_do_is_printed_by_role() -> None:
     old = BrokerProbe(2, "h:2", "2.4", api_versions={**new.api_versions, 1: (0, 11)})
     report = ClusterReport(ClusterProbe("a", brokers=(new, old)), roles=frozenset({Role.SOURCE}))
     (limit,) = [line for line in plain_lines(checked(report)) if "limit" in line]
-    assert limit.startswith("    limit as source: broker 2: no leader epochs in fetch answers: ")
+    assert limit.startswith("    limit as source: broker 2: no leader epochs in Fetch: ")
     (found,) = json.loads(as_json(checked(report)))["clusters"][0]["limits"]
     assert (found["api"], found["version"], found["brokers"]) == (1, 12, [2])
     assert found["message"] in limit
@@ -331,7 +331,7 @@ def test_a_cluster_that_is_not_there_is_named(file: Path) -> None:
     file.write_text(FILE.replace("a1:9092", "127.0.0.1:1").replace("b1:9092", "127.0.0.1:1"))
     code, out, _ = run(file, "--connect")
     assert code == 1
-    assert "no bootstrap address answers (127.0.0.1:1: Connection refused)" in out
+    assert "no bootstrap address responds (127.0.0.1:1: Connection refused)" in out
     assert "check a.bootstrap.servers" in out
 
 
@@ -345,4 +345,4 @@ def test_a_listener_that_does_not_speak_kafka_is_named(file: Path) -> None:
         probe = probe_cluster(silent, timeout_seconds=1.0)
     assert not probe.reachable
     assert f"accepts connections at {address}, but does not answer" in probe.error
-    assert "a.security.protocol must say so" in probe.error
+    assert "set a.security.protocol accordingly" in probe.error

@@ -11,7 +11,14 @@ import pytest
 from sparkmirror.cli import run as run_file
 from sparkmirror.cli import run_loop as loop
 from sparkmirror.cli.run import _EndOfRun
-from sparkmirror.cli.run_loop import FATAL, OK, START_FAILED, Ending, run_until_stopped
+from sparkmirror.cli.run_loop import (
+    FATAL,
+    OK,
+    START_FAILED,
+    UNCLEAN,
+    Ending,
+    run_until_stopped,
+)
 from sparkmirror.errors import SetupError
 from sparkmirror.runtime.mirror import Mirror
 from sparkmirror.runtime.reload import Reloader
@@ -78,7 +85,7 @@ class FakeRuntime:
 
     def run(self, ending: Ending | None = None, *, reloads: bool = True) -> int:
         reloader = cast("Reloader", self) if reloads else None
-        return run_until_stopped(self, self, reloader, lambda: ending, "unclean")
+        return run_until_stopped(self, self, reloader, lambda: ending)
 
 
 @pytest.fixture
@@ -98,7 +105,7 @@ def test_positions_that_were_not_written_are_told(runtime: FakeRuntime) -> None:
     runtime.is_clean = False
     assert runtime.run(reloads=False) == OK
     assert runtime.calls == ["start", "stop"]
-    assert runtime.lines == ["unclean", "summary"]
+    assert runtime.lines == [UNCLEAN, "summary"]
 
 
 def test_an_ending_is_told_with_its_exit_code(runtime: FakeRuntime) -> None:
@@ -159,6 +166,6 @@ def test_a_bounded_run_ends_when_it_is_done_or_stuck(monkeypatch: pytest.MonkeyP
     mirror.status.set_state(FlowState.FAILED)
     found = end.check()
     assert found is not None
-    assert found.message == "nothing moves, and the troubles shown need a person."
+    assert found.message == "no flow makes progress, and the problems above need manual action."
     mirror.status.set_state(FlowState.DONE)
     assert end.check() == Ending(OK)

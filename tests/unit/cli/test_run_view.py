@@ -109,7 +109,7 @@ def test_incidents_are_shown_by_kind(caplog: pytest.LogCaptureFixture) -> None:
     marked = replace(
         FLOW, incidents={("t", 0, "gap"): 2, ("t", 1, "gap"): 1, ("u", 0, "no-read"): 1}
     )
-    expected = "a->b: incidents: gap 3, no-read 1; `sparkmirror ledger` prints"
+    expected = "a->b: incidents: gap 3, no-read 1; `sparkmirror ledger` lists"
     console = terminal()
     with LiveView(console, once=False) as view:
         view.update([marked])
@@ -130,14 +130,14 @@ def test_a_log_gets_a_line_when_something_changed_only(caplog: pytest.LogCapture
         ("WARNING", "a->b: RETRYING nobody answers"),
         ("INFO", "a->b: RUNNING"),
         ("WARNING", "a->b: x"),
-        ("INFO", "a->b: all troubles are over"),
+        ("INFO", "a->b: all problems are resolved"),
     ]
 
 
 def test_a_trouble_is_logged_once_while_only_its_figures_change(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Partitions are told apart; a comparison's progress is in the status."""
+    """Partitions are distinguished; a comparison's progress is in the status."""
     view = LineView(Console(file=io.StringIO()))
     with caplog.at_level(logging.INFO, "sparkmirror.run"):
         for offset in (100, 2_000):
@@ -159,8 +159,10 @@ def test_a_refused_file_stays_in_view() -> None:
     console = terminal()
     view = LiveView(console, once=False)
     with view:
-        view.update([FLOW], ["mm2.properties was refused; the old configuration goes on."])
-    assert "the old configuration goes on" in drawn(console)
+        view.update(
+            [FLOW], ["mm2.properties was rejected; the previous configuration stays in use."]
+        )
+    assert "the previous configuration stays in use" in drawn(console)
 
 
 def test_a_flow_that_comes_back_is_told_about_again(caplog: pytest.LogCaptureFixture) -> None:

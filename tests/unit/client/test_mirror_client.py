@@ -87,7 +87,7 @@ def test_values_of_pythons_types_are_taken() -> None:
     assert settings.admin.request_timeout_seconds == 30.0
     assert settings.admin.alias == "one:1,two:2"
     assert "hush" not in repr(settings)
-    with pytest.raises(ConfigError, match=r"client\.id must be a text"):
+    with pytest.raises(ConfigError, match=r"client\.id must be a str"):
         read_client_properties(PROPERTIES | {"client.id": object()})
     with pytest.raises(ArgumentError, match="key 5"):
         read_client_properties({5: "x"})  # type: ignore[dict-item]
@@ -161,7 +161,7 @@ def test_a_file_gives_the_properties_of_one_cluster(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        (FILE, "knows no cluster 'elsewhere', only primary, backup"),
+        (FILE, "has no cluster 'elsewhere', only primary, backup"),
         ("clusters=elsewhere,b", r"elsewhere\.bootstrap\.servers is missing"),
         ("a.bootstrap.servers=x:1", "clusters is missing"),
     ],

@@ -54,10 +54,10 @@ def test_an_empty_file_lets_nobody_in(jaas: Path) -> None:
     [
         ("", "no section KafkaConnect"),
         (f'KafkaClient {{ {MODULE} required file="x"; }};', "no section KafkaConnect"),
-        ("KafkaConnect { a.B required; };", "must hold one login module"),
+        ("KafkaConnect { a.B required; };", "must contain one login module"),
         (f"KafkaConnect {{ {MODULE} required; }};", "names no file"),
-        ("KafkaConnect", "is no JAAS file"),
-        ("\xff", "is no JAAS file"),
+        ("KafkaConnect", "is not a JAAS file"),
+        ("\xff", "is not a JAAS file"),
     ],
 )
 def test_a_login_file_that_does_not_fit_is_told(tmp_path: Path, text: str, sentence: str) -> None:

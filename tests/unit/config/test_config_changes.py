@@ -133,7 +133,7 @@ def test_keys_of_groups_leave_the_copying_alone(line: str) -> None:
 
 
 def test_keys_of_groups_matter_to_the_sync_of_their_acls() -> None:
-    """It asks the same filter, and begins anew with its flow."""
+    """It asks the same filter, and begins again with its flow."""
     syncing = (*BASE, "sync.acls.scope=all")
     changes = between(syncing, (*syncing, "a->b.groups=orders"))
     assert restarted(changes) == {AB: {FlowPart.ALL}}
@@ -191,13 +191,13 @@ def test_a_value_behind_a_reference_is_compared_and_never_shown(tmp_path: Path) 
     assert restarted(changes) == {AB: {FlowPart.ALL}}
     assert (
         describe_changes("f", changes)
-        == "f was read again: restarted a->b (topics); 1 flow untouched"
+        == "f was reloaded: restarted a->b (topics); 1 flow untouched"
     )
     assert "secret" not in repr(changes)
 
 
 def test_a_store_that_holds_something_else_is_named(tmp_path: Path) -> None:
-    """A certificate was replaced, not a line: the flows of its cluster begin anew."""
+    """A certificate was replaced, not a line: the flows of its cluster begin again."""
     store = tmp_path / "trust.pem"
     lines = (
         "a.security.protocol=SSL",
@@ -242,7 +242,7 @@ def test_the_line_for_the_log_says_everything_in_one_sentence() -> None:
     )
     changes = between(old, new)
     assert describe_changes("mm2.properties", changes, changes.spark_keys) == (
-        "mm2.properties was read again: started a->c; stopped c->b; restarted a->b (topics, "
+        "mm2.properties was reloaded: started a->c; stopped c->b; restarted a->b (topics, "
         "tasks.max); restarted the checkpoints of b->a (groups); spark.executor.memory takes "
         "effect at the next start"
     )
@@ -252,5 +252,5 @@ def test_a_file_that_changed_nothing_says_so() -> None:
     """Comments only, or a SIGHUP for nothing."""
     assert (
         describe_changes("f", between(BASE, BASE))
-        == "f was read again: nothing to do; 2 flows untouched"
+        == "f was reloaded: nothing to do; 2 flows untouched"
     )

@@ -164,7 +164,7 @@ def test_worker_keys_come_from_the_workers_file() -> None:
     assert found.settings.pipeline.offset_flush_seconds == 7
     assert found.settings.transactions.is_enabled
     (warning,) = said(NoticeLevel.WARNING, found)
-    assert "it belongs in the worker's file" in warning
+    assert "set it in the worker's file" in warning
 
 
 @KINDS
@@ -201,7 +201,7 @@ def test_a_destination_that_is_the_source_is_refused(kind: ConnectorClass) -> No
     (error,) = read({}, kind, worker).errors
     assert error.key == SERVERS
     assert f"{SERVERS} is missing or wrong" in error.message
-    assert f"Write {SERVERS}=b1:9092." in error.message
+    assert f"Set {SERVERS}=b1:9092." in error.message
     assert "the worker's bootstrap.servers" in error.message
 
 
@@ -243,7 +243,7 @@ def test_a_destination_with_other_addresses_than_the_target_gets_a_warning() -> 
     found = read({"target.cluster.bootstrap.servers": "c1:9092"})
     assert found.errors == ()
     (warning,) = said(NoticeLevel.WARNING, found)
-    assert "records go to b1:9092, but remote topics are created on c1:9092" in warning
+    assert "records are written to b1:9092, but remote topics are created on c1:9092" in warning
 
 
 @KINDS
@@ -262,7 +262,7 @@ def test_addresses_that_are_missing_are_named(kind: ConnectorClass, side: str) -
         ({"name": ""}, "name", "must not be empty"),
         ({"name": "a\tb"}, "name", "control characters"),
         ({"source.cluster.alias": ""}, "source.cluster.alias", "letters, digits"),
-        ({"source.cluster.alias": "b"}, "source.cluster.alias", "two names"),
+        ({"source.cluster.alias": "b"}, "source.cluster.alias", "they must differ"),
         ({"tasks.max": "0"}, "tasks.max", "must be at least 1, not 0"),
         ({"topics": "("}, "topics", "regular expression"),
         ({"transforms": "t"}, "transforms", "cannot run transforms"),
@@ -323,13 +323,21 @@ def test_exactly_once_that_is_required_and_can_be_had_is_accepted() -> None:
             NoticeLevel.WARNING,
             "source.cluster.security.protocol",
         ),
-        ({"config.providers": "vault"}, NoticeLevel.INFO, "config providers are the worker's"),
-        ({"config.providers.x.class": "y"}, NoticeLevel.INFO, "config providers are the worker's"),
+        (
+            {"config.providers": "vault"},
+            NoticeLevel.INFO,
+            "the worker's file declares config providers",
+        ),
+        (
+            {"config.providers.x.class": "y"},
+            NoticeLevel.INFO,
+            "the worker's file declares config providers",
+        ),
         ({"producer.linger.ms": "1"}, NoticeLevel.WARNING, "producer.override.linger.ms"),
         ({"target.producer.acks": "1"}, NoticeLevel.WARNING, "producer.override.acks"),
         ({"target.consumer.x": "1"}, NoticeLevel.INFO, "nothing consumes from the target"),
-        ({"consumer.override.x": "1"}, NoticeLevel.INFO, "the worker's own clients"),
-        ({"admin.override.x": "1"}, NoticeLevel.INFO, "the worker's own clients"),
+        ({"consumer.override.x": "1"}, NoticeLevel.INFO, "the worker's clients"),
+        ({"admin.override.x": "1"}, NoticeLevel.INFO, "the worker's clients"),
         ({"producer.override.linger.ms": "1"}, NoticeLevel.INFO, "is ignored"),
         ({"source.consumer.max.poll.records": "1"}, NoticeLevel.INFO, "is ignored"),
         ({"topics.blacklist": "x"}, NoticeLevel.WARNING, "write topics.exclude"),
@@ -387,7 +395,7 @@ def test_references_are_resolved_with_the_workers_providers(tmp_path: Path) -> N
     assert all("'('" not in one.message for one in bad.errors)
     assert bad.errors
     outside = read({"topics": "${file:/etc/passwd:x}"}, worker=worker)
-    assert "lies outside the provider's allowed.paths" in outside.errors[0].message
+    assert "is outside the provider's allowed.paths" in outside.errors[0].message
     undeclared = read({"topics": f"${{file:{secrets}:alias}}"}, worker=on())
     assert "config.providers=file there" in undeclared.errors[0].message
 

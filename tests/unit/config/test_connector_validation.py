@@ -200,7 +200,11 @@ def test_an_ordinary_connector_has_no_error() -> None:
         ("topics", "(", "is not a supported regular expression"),
         ("source.cluster.bootstrap.servers", "x", "must list host:port pairs"),
         ("producer.override.acks", "2", "must be one of all, -1, 1, 0"),
-        ("topics", "${env:NOT_THERE_AT_ALL}", "declares: write config.providers=env there"),
+        (
+            "topics",
+            "${env:NOT_THERE_AT_ALL}",
+            "declares may be used: set config.providers=env there",
+        ),
     ],
 )
 def test_a_wrong_value_is_one_error_on_its_key(key: str, text: str, error: str) -> None:

@@ -39,11 +39,11 @@ def test_an_ordinary_file_is_not_remarked_upon() -> None:
         ("primry.bootstrap.servers=x:1", "warning", "did you mean primary.bootstrap.servers?"),
         ("other.bootstrap.servers=x:1", "warning", "clusters does not name other"),
         ("something.else=x", "warning", "something.else is unknown"),
-        ("primary->backup.something.else=x", "warning", "a class of your own"),
+        ("primary->backup.something.else=x", "warning", "only a custom class"),
         # known names in the wrong place
         ("consumer.fetch.min.bytes=1", "warning", "write primary.consumer.fetch.min.bytes and"),
         ("offset.flush.interval.ms=5", "warning", "write primary.offset.flush.interval.ms and"),
-        ("exactly.once.source.support=enabled", "warning", "belongs to the worker"),
+        ("exactly.once.source.support=enabled", "warning", "is a worker key"),
         ("use.defaults.from=source", "warning", "write A->B.use.defaults.from"),
         (
             "primary->backup.offset.flush.interval.ms=5",
@@ -51,8 +51,8 @@ def test_an_ordinary_file_is_not_remarked_upon() -> None:
             "write backup.offset.flush.interval.ms",
         ),
         ("primary->backup.producer.acks=1", "warning", "primary->backup.producer.override.acks"),
-        ("backup.replication.policy.separator=_", "warning", "does nothing below a cluster"),
-        ("backup.forwarding.admin.class=x.Y", "warning", "does nothing below a cluster"),
+        ("backup.replication.policy.separator=_", "warning", "does nothing for a cluster"),
+        ("backup.forwarding.admin.class=x.Y", "warning", "does nothing for a cluster"),
         ("primary.topics=x", "warning", "write topics for all flows or primary->B.topics"),
         # old names
         ("topics.blacklist=x", "warning", "write topics.exclude"),
@@ -62,9 +62,9 @@ def test_an_ordinary_file_is_not_remarked_upon() -> None:
         # known names without effect
         ("primary->backup.target.consumer.fetch.min.bytes=1", "info", "nothing consumes"),
         ("backup.consumer.fetch.min.bytes=1", "info", "no enabled flow reads from backup"),
-        ("backup.connect.protocol=eager", "info", "a protocol of its own"),
-        ("dedicated.mode.enable.internal.rest=true", "info", "find each other through Kafka"),
-        ("task.shutdown.graceful.timeout.ms=5", "info", "tasks end within seconds"),
+        ("backup.connect.protocol=eager", "info", "uses a different protocol"),
+        ("dedicated.mode.enable.internal.rest=true", "info", "coordinate through Kafka"),
+        ("task.shutdown.graceful.timeout.ms=5", "info", "tasks stop within seconds"),
         ("primary->backup.transforms.x.type=y", "info", "no Java plugin"),
         ("key.converter.schemas.enable=true", "info", "no Java plugin"),
         ("admin.timeout.ms=1000", "info", "not in this version yet"),
@@ -72,16 +72,16 @@ def test_an_ordinary_file_is_not_remarked_upon() -> None:
         # mistakes that would lose a flow
         ("primary->bakup.enabled=true", "error", "did you mean 'backup'?"),
         ("primary->elsewhere.topics=x", "error", "clusters does not name 'elsewhere'"),
-        ("primary->primary.enabled=true", "error", "from primary to itself"),
-        ("primary->primary.topics=x", "warning", "no flow leads from a cluster to itself"),
-        ("primary -> backup.topics=x", "error", "a blank ends a key"),
-        ("primary->backup=x", "error", "there is no key behind the flow"),
+        ("primary->primary.enabled=true", "error", "copy primary to itself"),
+        ("primary->primary.topics=x", "warning", "a flow cannot copy a cluster to itself"),
+        ("primary -> backup.topics=x", "error", "a space ends a key"),
+        ("primary->backup=x", "error", "there is no key after the flow"),
         ("dedicated.mode.enable.internal.rest=maybe", "error", "must be true or false"),
         ("listeners=nowhere", "error", "must list addresses"),
         ("listeners=ftp://:8443,http://:8083", "error", "http and https only"),
         ("listeners=https://:8443,http://:8083", "error", "there is no certificate"),
         ("listeners.https.ssl.keystor.type=PEM", "warning", "listeners.https.ssl.keystore.type?"),
-        ("rest.extension.classes=acme.Extension", "warning", "acme.Extension is not run"),
+        ("rest.extension.classes=acme.Extension", "warning", "acme.Extension does not run"),
     ],
 )
 def test_a_line_gets_one_remark(line: str, level: str, part: str) -> None:
@@ -118,7 +118,7 @@ def test_a_line_in_its_place_is_not_remarked_upon(line: str) -> None:
 def test_repeated_keys_name_both_lines() -> None:
     """The earlier line is the one that does nothing."""
     assert remarks("tasks.max=1", "tasks.max=2") == [
-        ("warning", "line 5: tasks.max is repeated; only the last one, line 6, counts.")
+        ("warning", "line 5: tasks.max is repeated; the last one, line 6, is used.")
     ]
 
 
@@ -130,9 +130,9 @@ def test_a_line_that_loses_against_a_cluster_is_told_so() -> None:
     assert found == (
         "warning",
         (
-            "line 5: primary->backup.consumer.fetch.min.bytes loses against "
+            "line 5: primary->backup.consumer.fetch.min.bytes is overridden by "
             "primary.consumer.fetch.min.bytes on line 6; write "
-            "primary->backup.source.consumer.fetch.min.bytes to win."
+            "primary->backup.source.consumer.fetch.min.bytes instead."
         ),
     )
 
@@ -141,7 +141,7 @@ def test_a_clusters_storage_line_that_loses_is_told_so() -> None:
     """For the storage keys the whole file's line is the stronger one."""
     (found,) = remarks("backup.offset.storage.partitions=1", "offset.storage.partitions=2")
     assert found[0] == "warning"
-    assert "loses against offset.storage.partitions on line 6" in found[1]
+    assert "is overridden by offset.storage.partitions on line 6" in found[1]
 
 
 def test_aliases_may_look_like_keys() -> None:

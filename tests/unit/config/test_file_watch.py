@@ -36,7 +36,7 @@ def looks(watch: FileWatcher, count: int = 3) -> list[tuple[Path, ...]]:
 
 
 def write(file: Path, text: str, moment: int) -> None:
-    """Write the file at a moment of its own: two writes may fall into one tick of the clock."""
+    """Write the file at its own moment: two writes may fall into one tick of the clock."""
     file.write_text(text)
     os.utime(file, ns=(moment, moment))
 
@@ -168,7 +168,7 @@ def test_a_file_that_may_be_read_again_is_news(file: Path) -> None:
     """Its content is the same, but nobody has seen it."""
     with record_file_reads() as read, pytest.raises(OSError, match="Is a directory"):
         read_bounded(file.parent, MOST_BYTES)
-    assert read[file.parent].mark is None
+    assert read[file.parent].stamp is None
     with record_file_reads() as read:
         assert read_bounded(file, 1) is None  # more than that: not read
     watch = FileWatcher(read)

@@ -11,16 +11,15 @@ from sparkmirror.config.files.notices import NoticeLevel
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import (
     ExactlyOnce,
-    FetchSettings,
     FlowSettings,
     IncidentPolicies,
-    ProduceSettings,
     ReplicationFactor,
 )
 from sparkmirror.errors import ConfigError
 from sparkmirror.model import Flow
 from sparkmirror.policy.replication import DefaultReplicationPolicy
 from sparkmirror.topology.internal_topics import internal_topics
+from sparkmirror.wire.settings import FetchSettings, ProduceSettings
 
 FLOW = Flow("a", "b")
 BASE = (
@@ -285,7 +284,7 @@ def test_more_than_five_requests_in_flight_count_as_five() -> None:
     """A broker remembers five record batches."""
     line = "b.producer.max.in.flight.requests.per.connection=50"
     assert settings(line).produce.max_in_flight == 5
-    assert any("counts as 5" in text for text in remarks(line))
+    assert any("is limited to 5" in text for text in remarks(line))
 
 
 def test_client_keys_without_a_meaning_are_listed_with_the_reason() -> None:
@@ -322,7 +321,7 @@ def test_the_security_protocol_is_checked_first() -> None:
         ("offset-syncs.topic.replication.factor=99999", "must fit into 16 bits"),
         ("offset-syncs.topic.location=Source", "must be one of source, target"),
         ("sync.topic.acls.enabled=ja", "must be true or false"),
-        ("a->b.topics=a,,b", "a comma too many"),
+        ("a->b.topics=a,,b", "has an empty item"),
         ("a->b.topics=*", "did you mean '.*'"),
         ("groups.exclude=(", "is not a supported regular expression"),
         ("replication.policy.separator=/", "becomes part of topic names"),
@@ -336,7 +335,7 @@ def test_the_security_protocol_is_checked_first() -> None:
         ("b.exactly.once.source.support=on", "must be one of disabled, preparing, enabled"),
         ("a->b.transforms=Rename", "cannot run transforms"),
         ("metric.names.formats=", "must list one or more"),
-        ("a->b.enabled=true # yes", "a comment needs a line of its own"),
+        ("a->b.enabled=true # yes", "a comment must be on a separate line"),
         ("b.offset.storage.partitions=0", "must be at least 1"),
         ("a->b.source.cluster.alias=x", "contradicts the flow a->b"),
     ],
@@ -402,7 +401,7 @@ def test_flows_are_not_exactly_once_unless_it_is_enabled() -> None:
     assert settings(preparing).transactions.support is ExactlyOnce.PREPARING
     assert not settings(preparing).transactions.is_enabled
     (sentence,) = remarks(preparing)
-    assert sentence.startswith(f"line 5: {preparing} changes nothing by itself")
+    assert sentence.startswith(f"line 5: {preparing} has no effect")
 
 
 def test_a_transaction_ends_where_the_boundary_says() -> None:
@@ -442,7 +441,7 @@ def test_an_exactly_once_flow_that_reads_uncommitted_is_warned_about() -> None:
 @pytest.mark.parametrize(
     ("lines", "sentence"),
     [
-        (("a->b.transaction.boundary=connector",), "write poll or interval"),
+        (("a->b.transaction.boundary=connector",), "set poll or interval"),
         (("b.producer.acks=1",), "needs b.producer.acks=all"),
         (
             ("a->b.transaction.boundary=interval", "a->b.transaction.boundary.interval.ms=40000"),
@@ -496,7 +495,7 @@ def test_values_come_from_files_when_settings_are_made(tmp_path: Path) -> None:
 def test_an_unresolved_reference_names_key_and_reference() -> None:
     """And it is the only complaint about that line."""
     (sentence,) = errors("a->b.topics=${file:/no/such:key}")
-    assert sentence.startswith("line 5: a->b.topics: ${file:/no/such:key} leads nowhere")
+    assert sentence.startswith("line 5: a->b.topics: ${file:/no/such:key} cannot be resolved")
 
 
 def test_values_from_providers_are_never_shown(

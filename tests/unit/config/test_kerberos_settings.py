@@ -96,17 +96,17 @@ def test_a_keytab_at_home_needs_no_name(file: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("options", "part"),
     [
-        ('keyTab="{file}" principal=mirror', "keyTab needs useKeyTab=true beside it"),
-        ('ticketCache="/c"', "ticketCache needs useTicketCache=true beside it"),
-        ("renewTGT=true", "renewTGT needs useTicketCache=true beside it"),
-        ('useKeyTab=true keyTab="{file}"', 'useKeyTab needs principal="..." beside it'),
+        ('keyTab="{file}" principal=mirror', "keyTab needs useKeyTab=true"),
+        ('ticketCache="/c"', "ticketCache needs useTicketCache=true"),
+        ("renewTGT=true", "renewTGT needs useTicketCache=true"),
+        ('useKeyTab=true keyTab="{file}"', 'useKeyTab needs principal="..."'),
         (
             'useKeyTab=true keyTab="/no/where" principal=m',
             "keyTab names /no/where, which cannot be",
         ),
         ('useKeyTab=true keyTab="/dev/zero" principal=m', "it is not a file"),
         ('useKeyTab=true keyTab="{file}" principal="m@HERE"', "which has no key for m@HERE"),
-        ('useKeyTab=true keyTab="{other}" principal=m', "cannot be used: it is no keytab"),
+        ('useKeyTab=true keyTab="{other}" principal=m', "cannot be used: it is not a keytab"),
         ("useTicketCache=true serviceName=other", "a.sasl.kerberos.service.name differs from"),
     ],
 )

@@ -34,7 +34,6 @@ from sparkmirror.config.keys.worker_keys import (
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import (
     CheckpointSettings,
-    FetchSettings,
     FlowSettings,
     HeartbeatSettings,
     InternalTopics,
@@ -43,7 +42,7 @@ from sparkmirror.config.settings import (
 from sparkmirror.config.worker_config import WorkerConfig
 from sparkmirror.config.worker_settings import RestSettings, WorkerSettings
 from sparkmirror.policy.settings import PolicySettings, ReplicationPolicySettings
-from sparkmirror.wire.settings import ConnectionSettings
+from sparkmirror.wire.settings import ConnectionSettings, FetchSettings
 
 ROOT = Path(__file__).parents[3]
 # What the four tables of MM2's own documentation name, defaults included (4.4).
@@ -205,7 +204,7 @@ def test_the_nearest_name_is_near() -> None:
 
 
 def test_the_reference_page_is_not_stale() -> None:
-    """`make docs` writes it anew."""
+    """`make docs` writes it again."""
     spec = importlib.util.spec_from_file_location("reference", ROOT / "tools" / "reference.py")
     assert spec is not None
     assert spec.loader is not None

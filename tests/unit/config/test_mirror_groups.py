@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every pair has a group of its own: MM2's, wherever MM2 could have one."""
+"""Every pair has its own group: MM2's, wherever MM2 could have one."""
 
 from __future__ import annotations
 

@@ -248,7 +248,7 @@ def test_numbers_and_the_grant_of_strimzis_names_count(place: str) -> None:
         ),
         pytest.param(
             ("sasl.oauthbearer.token.endpoint.url=file://host/x",),
-            "must be an address such as https://host/path",
+            "must be a URL such as https://host/path",
             id="elsewhere",
         ),
         pytest.param(
@@ -261,7 +261,7 @@ def test_numbers_and_the_grant_of_strimzis_names_count(place: str) -> None:
         ),
         pytest.param(
             ("sasl.oauthbearer.jwt.retriever.class=com.acme.Mine",),
-            "names com.acme.Mine, a Java class that cannot be run here",
+            "names com.acme.Mine, a Java class that cannot run here",
             id="a class of others",
         ),
         pytest.param(
@@ -271,10 +271,10 @@ def test_numbers_and_the_grant_of_strimzis_names_count(place: str) -> None:
         ),
         pytest.param(
             strimzi("options", **{"refresh.token": HUSH, "token.endpoint.uri": URL}),
-            "must name clientId",
+            "must have the options clientId",
             id="nobody",
         ),
-        pytest.param((), "endpoint.url is missing: write where tokens are", id="nothing"),
+        pytest.param((), "endpoint.url is missing: set it to the URL", id="nothing"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(lines: tuple[str, ...], part: str) -> None:

@@ -157,5 +157,5 @@ def test_what_never_ends_is_no_properties_file() -> None:
 
 def test_half_a_character_names_its_line() -> None:
     """It could be read, but never be printed or sent."""
-    with pytest.raises(ConfigError, match=r"x line 2: .*half of a character"):
+    with pytest.raises(ConfigError, match=r"x line 2: .*half of a surrogate pair"):
         parse_properties("a=\\ud83d\\ude00\nb=\\ud83d\n", "x")

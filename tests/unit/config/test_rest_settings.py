@@ -133,10 +133,10 @@ def test_one_key_with_the_prefix_hides_all_without(stores: list[str]) -> None:
         (["listeners.https.ssl.client.auth=maybe"], "none, requested, required"),
         (["listeners.https.ssl.client.auth=required"], "ssl.truststore.location"),
         ([f"rest.extension.classes={EXTENSION}"], "KAFKA_OPTS"),
-        (["rest.extension.classes=acme.Guard", "listeners=http://:1"], "acme.Guard is not run"),
+        (["rest.extension.classes=acme.Guard", "listeners=http://:1"], "acme.Guard does not run"),
         (
             ["rest.extension.classes=acme.Guard", "listeners=http://[::1]:1,http://10.0.0.1:1"],
-            "acme.Guard is not run",
+            "acme.Guard does not run",
         ),
         (
             [f"rest.extension.classes={EXTENSION}", "rest.basic.auth.login.config=/nowhere"],
@@ -185,5 +185,5 @@ def test_a_weak_certificate_cannot_be_served(tmp_path: Path) -> None:
     lines = f"ssl.keystore.type=PEM\nssl.keystore.location={file}\n"
     found = WorkerConfig.parse(f"{WORKER}{lines}listeners=https://:1").notices
     (error,) = [str(one) for one in found if one.level is NoticeLevel.ERROR]
-    assert "ssl.keystore.location cannot be used: OpenSSL does not take" in error
+    assert "ssl.keystore.location cannot be used: OpenSSL rejects" in error
     assert "too small" in error

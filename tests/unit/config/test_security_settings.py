@@ -229,10 +229,10 @@ def test_certificates_may_stand_in_the_file(identity: dict[str, str]) -> None:
         ("truststore.password=x", "has no file to open: "),
         ("truststore.type=JCEKS", "must be one of JKS, PKCS12, PEM"),
         ("truststore.certificates=x", "cannot be used: the store is not PEM"),
-        ("keystore.location={store}", "needs a password: write a.ssl.keystore.password"),
+        ("keystore.location={store}", "needs a password: set a.ssl.keystore.password"),
         ("keystore.password=x", "has no file to open: "),
-        ("keystore.key=x", "needs ssl.keystore.certificate.chain beside it"),
-        ("keystore.certificate.chain=x", "needs ssl.keystore.key beside it"),
+        ("keystore.key=x", "needs ssl.keystore.certificate.chain"),
+        ("keystore.certificate.chain=x", "needs ssl.keystore.key"),
         ("enabled.protocols=TLSv1.1", "must list one or both of TLSv1.2 and TLSv1.3"),
         ("enabled.protocols=TLSv9", "must list one or both of TLSv1.2 and TLSv1.3"),
         ("cipher.suites=TLS_NONE_SUCH", "cipher suite"),
@@ -260,8 +260,8 @@ def test_a_wrong_tls_line_is_one_sentence(
     ("extra", "part"),
     [
         ("a.ssl.truststore.password=wrong", "does not open with this password"),
-        ("a.ssl.truststore.certificates=x", "stands beside a.ssl.truststore.location"),
-        ("a.ssl.truststore.type=PEM", "does not go with PEM"),
+        ("a.ssl.truststore.certificates=x", "conflicts with a.ssl.truststore.location"),
+        ("a.ssl.truststore.type=PEM", "cannot be set for PEM"),
     ],
 )
 def test_stores_and_passwords_must_fit(extra: str, part: str, identity: dict[str, str]) -> None:
@@ -279,23 +279,23 @@ def test_stores_and_passwords_must_fit(extra: str, part: str, identity: dict[str
 @pytest.mark.parametrize(
     ("lines", "part"),
     [
-        (("sasl.mechanism=PLAIN",), "a.sasl.jaas.config is missing: write org.apache.kafka"),
+        (("sasl.mechanism=PLAIN",), "a.sasl.jaas.config is missing: set it to org.apache.kafka"),
         (("sasl.mechanism=plain",), "must be one of PLAIN, SCRAM-SHA-256"),
-        (("sasl.mechanism=PLAIN", "sasl.jaas.config=x"), "is no JAAS line: "),
+        (("sasl.mechanism=PLAIN", "sasl.jaas.config=x"), "is not a JAAS line: "),
         (
             ("sasl.mechanism=PLAIN", f'sasl.jaas.config={PLAIN} required username="{HUSH}"'),
-            "is no JAAS line: it does not end with a semicolon",
+            "is not a JAAS line: it does not end with a semicolon",
         ),
         (
             ("sasl.mechanism=PLAIN", f'sasl.jaas.config={SCRAM} required username="{HUSH}";'),
             (
-                f"names {SCRAM}, which does not go with a.sasl.mechanism=PLAIN: write "
+                f"names {SCRAM}, which does not fit a.sasl.mechanism=PLAIN: set "
                 "a.sasl.mechanism=SCRAM-SHA-256"
             ),
         ),
         (
             (f'sasl.jaas.config={PLAIN} required username="{HUSH}";',),
-            "does not go with a.sasl.mechanism=GSSAPI: write a.sasl.mechanism=PLAIN",
+            "does not fit a.sasl.mechanism=GSSAPI: set a.sasl.mechanism=PLAIN",
         ),
         (
             ("sasl.mechanism=PLAIN", f'sasl.jaas.config={PLAIN} required username="{HUSH}";'),
@@ -311,7 +311,7 @@ def test_stores_and_passwords_must_fit(extra: str, part: str, identity: dict[str
                 "sasl.oauthbearer.token.endpoint.url=https://here/token",
                 f'sasl.jaas.config={OAUTH} required clientId="{HUSH}";',
             ),
-            "must name clientId and clientSecret",
+            "must have the options clientId and clientSecret",
         ),
         (
             (
@@ -319,7 +319,7 @@ def test_stores_and_passwords_must_fit(extra: str, part: str, identity: dict[str
                 "sasl.oauthbearer.token.endpoint.url=ftp://here/token",
                 f'sasl.jaas.config={OAUTH} required clientId="x" clientSecret="{HUSH}";',
             ),
-            "must be an address such as https://host/path",
+            "must be a URL such as https://host/path",
         ),
         (
             (
@@ -327,14 +327,14 @@ def test_stores_and_passwords_must_fit(extra: str, part: str, identity: dict[str
                 "sasl.login.callback.handler.class=com.acme.Handler",
                 f'sasl.jaas.config={OAUTH} required oauth.access.token="{HUSH}";',
             ),
-            "names com.acme.Handler, a Java class that cannot be run here",
+            "names com.acme.Handler, a Java class that cannot run here",
         ),
         (
             (
                 "sasl.mechanism=OAUTHBEARER",
                 f'sasl.jaas.config={OAUTH} required oauth.access.token="{HUSH} {HUSH}";',
             ),
-            "its option oauth.access.token gives no token",
+            "its option oauth.access.token gives an invalid token",
         ),
         (
             (
@@ -348,7 +348,7 @@ def test_stores_and_passwords_must_fit(extra: str, part: str, identity: dict[str
             "its option oauth.ssl.truststore.location names /no/where, which cannot be read",
         ),
         (("sasl.mechanism=AWS_MSK_IAM",), "pip install 'sparkmirror[msk-iam]'"),
-        ((), "a.sasl.mechanism is GSSAPI, because nothing is set, which needs another package"),
+        ((), "a.sasl.mechanism is GSSAPI by default, which needs another package"),
     ],
 )
 def test_a_wrong_login_is_one_sentence(
@@ -582,7 +582,7 @@ def test_a_password_may_look_like_a_reference() -> None:
     assert sasl is not None
     assert sasl.password == Secret(f"pre${{{HUSH}}}post")
     remarks = said(NoticeLevel.WARNING, *lines)
-    (remark,) = [one for one in remarks if "taken as it stands" in one]
+    (remark,) = [one for one in remarks if "used as literal text" in one]
     assert remark.startswith("line 7: a.sasl.jaas.config has a ${...} that names no config")
     assert HUSH not in "".join(remarks)
 
@@ -625,7 +625,7 @@ def test_a_password_that_others_can_read_is_told(
     lines = (f"a.bootstrap.servers={servers}", f"a.security.protocol={protocol}", *WITH_PLAIN[1:])
     found = MirrorConfig.parse("\n".join((BASE[0], *BASE[2:], *lines))).all_notices()
     sentences = [str(one) for one in found]
-    assert [("password goes to brokers unencrypted" in one) for one in sentences] == (
+    assert [("password is sent to brokers unencrypted" in one) for one in sentences] == (
         [True] * is_readable
     )
     with_scram = (*lines[:2], "a.sasl.mechanism=SCRAM-SHA-256", lines[3].replace(PLAIN, SCRAM))
@@ -651,7 +651,7 @@ def test_a_token_endpoint_that_others_can_read_is_told(url: str, *, is_readable:
     ):
         sentences = said(NoticeLevel.WARNING, *common, *lines)
         assert len(sentences) == is_readable
-        assert all("endpoint unencrypted" in one for one in sentences)
+        assert all("are sent unencrypted" in one for one in sentences)
 
 
 def test_without_a_line_the_login_file_of_java_counts(
@@ -678,7 +678,7 @@ def test_without_a_line_the_login_file_of_java_counts(
     [
         ("KafkaServer { };", "without a section KafkaClient"),
         (f"KafkaClient {{ {SCRAM} required password={HUSH}; }};", "names " + SCRAM),
-        (f"KafkaClient {{ {PLAIN} required password={HUSH} }};", "is no JAAS file"),
+        (f"KafkaClient {{ {PLAIN} required password={HUSH} }};", "is not a JAAS file"),
         (None, "cannot be read"),
     ],
 )
@@ -719,13 +719,13 @@ def test_weak_and_expired_certificates_are_named(tmp_path: Path) -> None:
         "a.ssl.keystore.type=PEM",
     )
     dates = [
-        parse_certificate(trusted[1].der).ends.date(),
-        parse_certificate(trusted[3].der).begins.date(),
+        parse_certificate(trusted[1].der).not_after.date(),
+        parse_certificate(trusted[3].der).not_before.date(),
     ]
 
     of_trust, of_key = said(NoticeLevel.WARNING, *lines)
     assert of_trust == (
-        "line 6: a.ssl.truststore.location: weak or out of date, and trusted all the same, as in "
+        "line 6: a.ssl.truststore.location: weak or out of date, and trusted nevertheless, as in "
         f"Java: CN=old authority (expired on {dates[0]}), CN=small authority (RSA key of 1024 "
         f"bits), CN=middle (valid from {dates[1]} on, signed with SHA-1)."
     )

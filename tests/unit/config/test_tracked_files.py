@@ -72,7 +72,7 @@ rest.extension.classes = {BASIC}.BasicAuthSecurityRestExtension
         parse_run(MirrorConfig.load(file))
     expected = {file, trust, identity, endpoint, served, secrets, password, users, logins, port}
     assert files.keys() == expected
-    assert all(one.mark is not None and one.digest for one in files.values())
+    assert all(one.stamp is not None and one.digest for one in files.values())
 
 
 def test_a_file_that_is_not_there_yet_is_noted(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_file_that_is_not_there_yet_is_noted(tmp_path: Path) -> None:
     with record_file_reads() as files:
         problems = MirrorConfig.parse("\n".join(lines)).all_notices()
     assert files.keys() == set(missing)
-    assert all(one.mark is None for one in files.values())
+    assert all(one.stamp is None for one in files.values())
     assert problems
 
 

@@ -164,7 +164,7 @@ def test_whoever_is_reached_by_nobody_is_told(lines: tuple[str, ...], where: str
     told = [one for one in notices if "listeners is not set" in one]
     assert len(told) == (0 if where is None else 1)
     for one in told:
-        assert f"served at {where}, where other workers" in one
+        assert f"served at {where}, which other machines" in one
         assert "listeners=http://:8083" in one
 
 
@@ -207,7 +207,7 @@ def test_other_workers_are_told_what_the_file_says() -> None:
     assert (found.allow_origin, found.allow_methods) == ("*", "GET")
     assert found.response_headers == "add X: y"
     (warning,) = said(NoticeLevel.WARNING, 'rest.advertised.host.name="localhost"')
-    assert "left out" in warning
+    assert "they are removed" in warning
 
 
 def test_quotes_around_a_group_are_part_of_it_as_in_java() -> None:
@@ -247,7 +247,7 @@ def test_membership_and_signing_have_their_keys() -> None:
         ("heartbeat.interval.ms=0", "must be between 1 and"),
         ("scheduled.rebalance.max.delay.ms=-1", "must be between 0 and"),
         ("connect.protocol=new", "must be one of eager, compatible, sessioned"),
-        ("inter.worker.signature.algorithm=HmacSHA512", "must hold inter.worker.signature"),
+        ("inter.worker.signature.algorithm=HmacSHA512", "must contain inter.worker.signature"),
         ("inter.worker.signature.algorithm=MD5", "must be one of HmacSHA1"),
         ("inter.worker.verification.algorithms=", "must not be empty"),
         ("connector.client.config.override.policy=Some", "All, None, Principal, Allowlist"),
@@ -268,7 +268,7 @@ def test_membership_and_signing_have_their_keys() -> None:
         ("a->b.enabled=true", "sparkmirror run"),
         ("status.storage.topic=oo", "name the same topic 'oo'"),
         ("connector.python.allowlist=acme.policies,acme.*", "modules or classes such as"),
-        ("group.id=${file:/nowhere.properties:x}", "leads nowhere"),
+        ("group.id=${file:/nowhere.properties:x}", "cannot be resolved"),
     ],
 )
 def test_a_wrong_line_is_an_error(line: str, part: str) -> None:
@@ -281,8 +281,8 @@ def test_a_wrong_line_is_an_error(line: str, part: str) -> None:
 @pytest.mark.parametrize(
     ("line", "level", "part"),
     [
-        ("offset.flush.timeout.ms=1", NoticeLevel.INFO, "is ignored: a flush that fails"),
-        ("consumer.max.poll.records=5", NoticeLevel.INFO, "write source.consumer."),
+        ("offset.flush.timeout.ms=1", NoticeLevel.INFO, "is ignored: a failed flush"),
+        ("consumer.max.poll.records=5", NoticeLevel.INFO, "set source.consumer."),
         ("admin.retries=5", NoticeLevel.INFO, "target.admin."),
         ("producer.linger.ms=5", NoticeLevel.INFO, "is ignored: record batches are copied"),
         ("retry.backoff.ms=5", NoticeLevel.INFO, "is ignored"),
@@ -290,26 +290,26 @@ def test_a_wrong_line_is_an_error(line: str, part: str) -> None:
         (
             "rest.extension.classes=acme.Extension\nlisteners=http://localhost:1",
             NoticeLevel.WARNING,
-            "is not run",
+            "does not run",
         ),
         (
             "rest.basic.auth.login.config=/jaas",
             NoticeLevel.WARNING,
             "without rest.extension.classes",
         ),
-        ("confluent.topic=x", NoticeLevel.INFO, "Confluent's own"),
+        ("confluent.topic=x", NoticeLevel.INFO, "Confluent's plugins"),
         ("metrics.context.a=b", NoticeLevel.INFO, "do not exist here"),
-        ("exactly.once.source.support=preparing", NoticeLevel.INFO, "changes nothing by itself"),
+        ("exactly.once.source.support=preparing", NoticeLevel.INFO, "has no effect"),
         ("config.storage.partitions=1", NoticeLevel.INFO, "always has one partition"),
         (
             "connect.protocol=eager",
             NoticeLevel.INFO,
-            "has no effect: connectors are divided as a whole",
+            "has no effect: whole connectors are assigned",
         ),
         ("offset.storage.cleanup.policy=delete", NoticeLevel.WARNING, "always compacted"),
         ("rest.port=1\nlisteners=http://:2", NoticeLevel.WARNING, "listeners wins"),
-        ("topics=x", NoticeLevel.WARNING, "belongs to the configuration of a connector"),
-        ("consumer.poll.timeout.ms=5", NoticeLevel.WARNING, "configuration of a connector"),
+        ("topics=x", NoticeLevel.WARNING, "is a key of a connector's configuration"),
+        ("consumer.poll.timeout.ms=5", NoticeLevel.WARNING, "connector's configuration"),
         ("group.idd=x", NoticeLevel.WARNING, "did you mean group.id?"),
         ("utterly.strange=x", NoticeLevel.WARNING, "is unknown and does nothing."),
         ("group.id=mirror", NoticeLevel.WARNING, "is repeated"),

@@ -95,14 +95,14 @@ def bench(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Bench:
 
 
 def differing(before: dict[str, object], after: dict[str, object]) -> list[str]:
-    """The connectors that begin anew."""
+    """The connectors that begin again."""
     return [name for name, one in before.items() if one != after[name]]
 
 
 def test_a_connector_begins_anew_when_its_file_changed(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The others go on with what they have."""
+    """The others continue with what they have."""
     first = bench.in_use()
     bench.write(bench.store, Authority().pem)
     second = bench.in_use()
@@ -125,7 +125,7 @@ def test_a_file_that_cannot_be_used_leaves_a_connector_as_it_was(
     bench.look(60)
     assert bench.in_use() == before
     assert "ssl.truststore.location" in bench.readings.warning("stored")
-    assert "holds no file 'pw'" in bench.readings.warning("provided")
+    assert "has no file 'pw'" in bench.readings.warning("provided")
     assert bench.readings.warning("plain") == ""
     assert [r.levelno for r in caplog.records].count(logging.ERROR) == 2
     bench.write(bench.store, good)

@@ -57,7 +57,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> MemoryLog:
 
 
 def test_a_write_is_published_with_its_events(log: MemoryLog) -> None:
-    """The snapshot stays as it is; events are told once, after their state."""
+    """The snapshot stays as it is; events are reported once, after their state."""
     seen: list[int] = []
     topic = ConfigTopic(NOWHERE, "c", lambda: seen.append(topic.state.offset))
     before = topic.state

@@ -75,7 +75,7 @@ def test_all_that_differs_is_told() -> None:
 
 
 def test_tasks_of_a_worker_that_died_do_not_run() -> None:
-    """Not until their connector has begun here and says what they do."""
+    """Not until their connector has started here and says what they do."""
     other = Status(RunState.RUNNING, "other:8083", 3, version="4.3.1")
     before = known(ConnectorStatus("c", other), TaskStatus("c", 0, other))
     begins = Status(RunState.UNASSIGNED, "me:8083", 7)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How often a cluster is asked for its internal topics."""
+"""Counts the lookups of internal topics."""
 
 from __future__ import annotations
 

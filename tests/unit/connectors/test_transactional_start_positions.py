@@ -17,7 +17,7 @@ from sparkmirror.connectors.source_topics import MirroredPartition
 from sparkmirror.connectors.start_positions import KnownPosition
 from sparkmirror.connectors.target_log_ends import LogEndCheck
 from sparkmirror.connectors.transactional_start_positions import TransactionalStartPositions
-from sparkmirror.errors import UnreachableError
+from sparkmirror.errors import OpenTransactionError, UnreachableError
 from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.model import TopicPartition
 from sparkmirror.offsets.offset_map import Fit, Translation
@@ -41,6 +41,7 @@ class Points:
         self.place: Translation | None = Translation(50, Fit.EXACT)
         self.asked: list[dict[TopicPartition, int]] = []
         self.map_start = 0
+        self.map_error: Exception | None = None
         self.error: Exception | None = None  # of whoever stores positions
         self.points: Any = object.__new__(TransactionalStartPositions)
         vars(self.points).update(
@@ -89,8 +90,8 @@ class Points:
 
     def refresh(self) -> None:
         """Read the offset map."""
-        if self.place is None:
-            raise UnreachableError("held up by a transaction", cluster="b")
+        if self.map_error is not None:
+            raise self.map_error
 
     def write(self, positions: dict[TopicPartition, StoredPosition]) -> None:
         """Store positions."""
@@ -206,9 +207,30 @@ def test_a_position_that_could_not_be_stored_is_checked_again(
 
 
 def test_a_truncated_partition_that_may_not_be_read_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The others go on."""
+    """The others continue."""
     points = Points(monkeypatch)
     points.tails = LogEndCheck({}, {}, set(), {TARGET})
     points.meet()
     assert "grant READ" in points.notes[f"truncated {TP}"]
     assert points.is_waiting
+
+
+def test_a_map_that_a_transaction_blocks_makes_only_its_partitions_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The map was truncated as well."""
+    points = Points(monkeypatch)
+    points.map_error = OpenTransactionError("blocked by a transaction", cluster="b")
+    points.meet()
+    assert (points.written, points.is_waiting) == ({}, True)
+
+
+def test_a_map_that_cannot_be_reached_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The flow retries: an outage is no reason to wait for a person."""
+    points = Points(monkeypatch)
+    points.map_error = UnreachableError("no broker responds", cluster="b")
+    with pytest.raises(UnreachableError):
+        points.meet()
+    points.map_error = None
+    points.meet()
+    assert points.written[TP].offset == 49

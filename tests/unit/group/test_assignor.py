@@ -308,7 +308,7 @@ processes = st.lists(st.sampled_from("pqr"), min_size=1, max_size=6)
 def test_pairs_of_one_group_run_each_where_they_are_at_home(
     first: list[str], more: list[str], lost: int
 ) -> None:
-    """Aliases of one cluster: each flow runs once, on a member that has it, whoever leads."""
+    """Aliases of one cluster: each flow runs once, on a member that has it."""
     group = Group(delay=0.0)
 
     def join(piece: str) -> str:

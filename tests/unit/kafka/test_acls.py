@@ -121,7 +121,7 @@ def test_a_service_that_knows_no_acls_is_told_by_its_code() -> None:
 
 
 def test_a_refusal_is_said_in_the_same_words_every_time() -> None:
-    """A broker names the request, its connection and its session; a log shall say it once."""
+    """A broker names the request, its connection and its session; a log must say it once."""
     connection = ConnectionSettings("a", ("127.0.0.1:9",), "test")
     first, second = (
         str(broker_error(connection, "describing ACLs", CLUSTER_AUTHORIZATION_FAILED, said))

@@ -144,7 +144,7 @@ def test_a_request_times_out(scripted: Scripted) -> None:
     fetch = log_fetch_request({TP: 0}, "read_committed")
     for timeout, expected in ((None, 30.0), (100.0, 100.0)):
         began = scripted.clock.monotonic()
-        with pytest.raises(ConnectionLostError, match="no reply"):
+        with pytest.raises(ConnectionLostError, match="got no response"):
             scripted.session.run([Send(fetch, NODE)], timeout)
         assert scripted.clock.monotonic() - began == pytest.approx(expected, abs=1.0)
         assert scripted.metadata()
@@ -187,7 +187,7 @@ def test_a_throttled_connection_pauses(
     began = scripted.clock.monotonic()
     scripted.metadata()
     assert scripted.clock.monotonic() - began == pytest.approx(7.0, abs=0.1)
-    assert "throttles this client for 7 s" in caplog.text
+    assert "throttles this client; pausing for 7 s" in caplog.text
 
 
 def throttle_once(scripted: Scripted, seconds: float) -> None:

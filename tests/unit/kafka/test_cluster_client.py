@@ -191,7 +191,7 @@ def test_a_refused_login_names_the_clusters_alias() -> None:
         for alias in ("b", "c"):
             settings = ConnectionSettings(alias, (str(peer.address),), "t", security=security)
             client = ClusterClient(settings)
-            words = rf"Cluster '{alias}': {peer.address} does not let us in .*\.$"
+            words = rf"Cluster '{alias}': {peer.address} refused the login .*\.$"
             with pytest.raises(AuthenticationError, match=words) as caught:
                 client.retry("looking", lambda client=client: client.metadata([]))
             assert not caught.value.retriable

@@ -99,7 +99,7 @@ NEWER = {
     "offset fetch many": offset_fetch_many_request(["g"]),
     "describe producers": describe_producers_request([TP]),
     "renewed transactional id": transactions._init(
-        "x", ProducerIdAndEpoch(1, 1), 1000, transactions.RENEW_VERSION
+        "x", ProducerIdAndEpoch(1, 1), 1000, transactions.BUMP_VERSION
     ),
 }
 NOT_ON_EVENT_HUBS = {"describe ACLs", "create ACLs", "delete ACLs", "log dirs", "alter configs"}

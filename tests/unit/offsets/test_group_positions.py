@@ -113,7 +113,7 @@ def test_what_has_no_place_has_no_checkpoint(translation: Translation | None) ->
             None,
             True,
             GroupPositionState.TRANSLATED,
-        ),  # a group that nobody has seen on the target
+        ),  # a group without commits on the target
         ("Empty", None, True, GroupPositionState.TRANSLATED),
         ("Empty", 9, True, GroupPositionState.TRANSLATED),
         ("Empty", 10, False, GroupPositionState.SYNCED),

@@ -18,7 +18,7 @@ BEFORE = Translation(40, Fit.BEFORE)
         (BEFORE, None, BEFORE),
         (None, Translation(7, Fit.NEAR), Translation(7, Fit.NEAR)),
         (BEFORE, Translation(7, Fit.NEAR), Translation(7, Fit.NEAR)),
-        # The syncs are those of a remote topic that was deleted and made anew.
+        # The syncs are those of a remote topic that was deleted and recreated.
         (BEFORE, Translation(809, Fit.NEAR), Translation(40, Fit.NEAR)),
     ],
 )

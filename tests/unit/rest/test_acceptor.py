@@ -52,7 +52,7 @@ class LimitsClock:
         namespace = SimpleNamespace(**vars(asyncio))
         namespace.get_running_loop = lambda: _LoopWithClock(asyncio.get_running_loop(), self)
         monkeypatch.setattr(acceptor, "asyncio", namespace)
-        monkeypatch.setattr(acceptor, "_LOOK_SECONDS", 0.01)
+        monkeypatch.setattr(acceptor, "_CHECK_SECONDS", 0.01)
 
     def read(self) -> float:
         """The time that the server sees."""
@@ -180,15 +180,15 @@ def test_500_idle_connections_keep_nobody_out(
             stack.enter_context(connected(port))
         assert status(plain) == 200
         assert status(secure, secure=True) == 200
-    lines = [one.getMessage() for one in caplog.records if "is closed." in one.getMessage()]
+    lines = [one.getMessage() for one in caplog.records if "closing the one" in one.getMessage()]
     assert len(lines) == 1
-    assert f"There are {limits.connections} REST connections" in lines[0]
+    assert f"At the limit of {limits.connections} REST connections" in lines[0]
 
 
 @pytest.mark.parametrize("sent", [NOTHING, b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-"])
 def test_nobody_loiters(served: Any, sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """A silent connection ends, also one that sends a header byte by byte."""
-    monkeypatch.setattr(acceptor, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(acceptor, "_CHECK_SECONDS", 0.05)
     plain, secure = served(ConnectionLimits(idle_seconds=0.3))
     for port in (plain, secure):
         with connected(port) as stranger:
@@ -208,7 +208,7 @@ def test_nobody_loiters(served: Any, sent: bytes, monkeypatch: pytest.MonkeyPatc
 
 def test_a_body_that_does_not_end_ends(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer of a request may take long, but not for ever."""
-    monkeypatch.setattr(acceptor, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(acceptor, "_CHECK_SECONDS", 0.05)
     plain, _ = served(ConnectionLimits(idle_seconds=ENDLESS_SECONDS, request_seconds=0.3))
     head = b"PUT /connectors/a/config HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n"
     with connected(plain) as stranger:

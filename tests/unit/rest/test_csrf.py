@@ -91,7 +91,7 @@ def test_a_page_of_another_origin_changes_nothing(
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_a_page_of_ours_may_change_things(scheme: str, client: ServedRest) -> None:
-    """TLS may be somebody else's, before us."""
+    """A proxy may terminate TLS."""
     client.request("POST", "/connectors", {"name": "beat", "config": BEAT})
     origin = {"Host": "localhost:8443", "Origin": f"{scheme}://localhost:8443"}
     assert client.request("PUT", "/connectors/beat/pause", headers=origin).status == 202

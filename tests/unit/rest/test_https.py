@@ -147,7 +147,7 @@ def test_requests_are_forwarded_over_https(authority: Authority) -> None:
 def test_the_terminal_client_speaks_to_such_a_worker(
     authority: Authority, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With an authority of its own in SSL_CERT_FILE, a name and a password."""
+    """With its own authority in SSL_CERT_FILE, a name and a password."""
     rest = RestSettings((HTTPS,), tls=authority.tls(), users={"ann": Secret("s3cret")})
     with serving(rest) as server:
         url = server.advertised_url.rstrip("/")
@@ -182,7 +182,7 @@ def test_loopback_needs_no_warning(host: str) -> None:
 
 
 def test_a_port_for_everybody_is_remarked(authority: Authority) -> None:
-    """Unless something is asked for; a password in the clear is remarked as well."""
+    """Unless something is requested; a password in the clear is remarked as well."""
     users = {"ann": Secret("s3cret")}
     for host in ("", "0.0.0.0", "10.0.0.1", "worker-1"):  # noqa: S104 - never bound
         plain = RestSettings((HTTP, RestListener("http", host, 8083)))
@@ -205,7 +205,7 @@ def shown(port: int) -> bytes:
 
 
 def test_a_new_certificate_is_shown_to_whoever_comes_next(authority: Authority) -> None:
-    """One that cannot be used leaves the old one; a connection that stands goes on."""
+    """One that cannot be used leaves the old one; a connection that stands continues."""
     rest = RestSettings((HTTPS,), admin_listeners=(HTTPS,), tls=authority.tls())
     other = Authority("another")
     with serving(rest) as server:

@@ -98,7 +98,7 @@ def test_a_hidden_password_of_nobody_is_refused(key: str, client: ServedRest) ->
     hidden = {**CONFIG, key: "[hidden]"}
     answer = put(client, "beat", hidden)
     assert answer.status == 400
-    assert "[hidden] stands for a value that is stored" in answer.json()["message"]
+    assert "[hidden] means the stored value" in answer.json()["message"]
 
 
 def test_a_hidden_password_is_validated_as_the_stored_one(client: ServedRest) -> None:

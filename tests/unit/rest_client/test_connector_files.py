@@ -34,7 +34,7 @@ def test_values_become_the_texts_that_connect_makes_of_them() -> None:
     text = (
         '{"name": "m", "connector.class": "C", "a": false, "b": 1.50, "c": 1e3, "d": null, "e": 07}'
     )
-    with pytest.raises(ConfigError, match="no JSON"):
+    with pytest.raises(ConfigError, match="not valid JSON"):
         parse_connector_file(text, "f")
     config = parse_connector_file(text.replace("07", "7"), "f").config
     assert {key: config[key] for key in "abcde"} == {
@@ -58,20 +58,20 @@ def test_an_initial_state_is_taken_in_any_case(written: str, wanted: str) -> Non
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "f.json is no JSON"),
-        ("{", "f.json is no JSON"),
-        ("[" * 100_000, "f.json is no JSON"),
-        ("[]", "does not hold one connector"),
-        ("1", "does not hold one connector"),
-        ('{"connector.class": "C"}', "does not name its connector"),
-        ('{"name": "", "connector.class": "C"}', "does not name its connector"),
-        ('{"name": ["m"], "config": {"connector.class": "C"}}', "does not name its connector"),
+        ("", "f.json is not valid JSON"),
+        ("{", "f.json is not valid JSON"),
+        ("[" * 100_000, "f.json is not valid JSON"),
+        ("[]", "is not a connector"),
+        ("1", "is not a connector"),
+        ('{"connector.class": "C"}', "has no connector name"),
+        ('{"name": "", "connector.class": "C"}', "has no connector name"),
+        ('{"name": ["m"], "config": {"connector.class": "C"}}', "has no connector name"),
         ('{"name": "m", "config": {}}', "'m' has no 'connector.class'"),
         ('{"name": "m", "connector.class": null}', "'m' has no 'connector.class'"),
         ('{"name": "m", "config": {"name": "n", "connector.class": "C"}}', "two names: 'm'"),
-        ('{"name": "m", "topics": "t", "config": {"connector.class": "C"}}', "'topics' beside"),
+        ('{"name": "m", "topics": "t", "config": {"connector.class": "C"}}', "'topics' outside of"),
         ('{"name": "m", "connector.class": "C", "topics": ["t"]}', "'topics' is an object"),
-        ('{"name": "m", "connector.class": "C", "x": 1, "x": 2}', "'x' is there twice"),
+        ('{"name": "m", "connector.class": "C", "x": 1, "x": 2}', "duplicate key 'x'"),
         (
             '{"name": "m", "config": {"connector.class": "C"}, "initial_state": "ASLEEP"}',
             "not 'ASLEEP'",
@@ -112,10 +112,10 @@ def test_everything_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load_connector_files(paths)
     assert str(caught.value).splitlines() == [
-        f"Folder {tmp_path}/empty has no file whose name ends in .json.",
+        f"Folder {tmp_path}/empty has no .json file.",
         f"{tmp_path}/missing.json cannot be read: No such file or directory.",
-        f"{tmp_path}/latin.json is not written in UTF-8.",
-        f"Connector 'm' is in {first} and in {second}: name it once.",
+        f"{tmp_path}/latin.json is not encoded in UTF-8.",
+        f"Connector 'm' is in {first} and in {second}: remove one of them.",
     ]
 
 

@@ -72,7 +72,7 @@ def test_who_is_refused_looks_less_often_and_at_once_when_the_file_changes(
     orders.start()
     try:
         eventually(lambda: orders.problem, PATIENCE_SECONDS, "it is told")
-        assert "does not let us in" in orders.problem
+        assert "refused the login" in orders.problem
         time.sleep(20 * LOOK_SECONDS)
         assert (len(reads), peer.seen.count(AUTHENTICATE)) == (1, 1)
 

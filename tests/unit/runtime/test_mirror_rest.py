@@ -93,4 +93,4 @@ def test_a_renewal_is_said() -> None:
     assert (changes.rest_changed, changes.rest_credentials_changed) == (False, True)
     assert not changes.is_empty
     said = describe_changes("mm2.properties", changes)
-    assert said == "mm2.properties was read again: the REST API has other certificates or users"
+    assert said == "mm2.properties was reloaded: certificates or users of the REST API changed"

@@ -341,7 +341,7 @@ def test_a_pair_that_ends_is_shown_as_its_source_until_then() -> None:
     ending = view(SOURCE, FlowState.RUNNING, desired=Desired.STANDBY, is_slow=True)
     now = bench.ab.snapshot(ending)
     assert now.state is FlowState.RUNNING
-    assert now.problems == ("does not end; nothing copies beside it",)
+    assert now.problems == ("the previous instance has not ended; its successor waits",)
     assert bench.ab.state(SOURCE, ending) is ending[name(SOURCE)].state
 
 

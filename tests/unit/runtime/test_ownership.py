@@ -80,8 +80,8 @@ def test_a_place_that_may_be_lost_is_not_owned(bench: Bench) -> None:
 
 
 def test_the_status_says_who_runs_the_pair_or_what_keeps_it(bench: Bench) -> None:
-    asks = "asks group a-mm2 on b whether another process runs it"
-    assert bench.ownership.status() == OwnershipStatus(FlowState.STARTING, asks)
+    joining = "joining group a-mm2 on b"
+    assert bench.ownership.status() == OwnershipStatus(FlowState.STARTING, joining)
     bench.member.is_member = True
     found = bench.ownership.status()
     assert found.state is FlowState.STANDBY

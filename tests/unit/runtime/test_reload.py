@@ -51,7 +51,7 @@ class Bench:
             self.running = Running(file)
         rules = ReloadRules(
             rereads_own_file=True,
-            refused="mm2.properties was refused; the old configuration goes on.",
+            refused="mm2.properties was rejected; the previous configuration stays in use.",
         )
         self.reloader = Reloader(file, files, self.running, self.metrics, rules)
         self._moment = 0
@@ -90,7 +90,7 @@ def test_a_changed_file_is_taken_up_once(bench: Bench, caplog: pytest.LogCapture
     """One line says what it changed."""
     bench.write(GOOD + "a->b.topics = orders\n")
     assert bench.counts == {"applied": 1}
-    assert "mm2.properties was read again: restarted a->b (topics)" in caplog.text
+    assert "mm2.properties was reloaded: restarted a->b (topics)" in caplog.text
 
 
 def test_a_refused_file_is_complained_about_until_a_good_one_comes(
@@ -103,7 +103,7 @@ def test_a_refused_file_is_complained_about_until_a_good_one_comes(
     assert bench.counts == {"refused": 1}
     said = [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
     assert ["line 5" in said[0], "line 6" in said[1]] == [True, True]
-    assert said[-1] == "mm2.properties was refused; the old configuration goes on."
+    assert said[-1] == "mm2.properties was rejected; the previous configuration stays in use."
     assert bench.reloader.errors == tuple(said)
     bench.write(GOOD)
     assert bench.reloader.errors == ()
@@ -152,7 +152,7 @@ def test_warnings_are_said_once_as_long_as_they_hold(
 def test_a_file_that_it_leads_to_is_taken_up_without_a_signal(
     bench: Bench, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Kubernetes swaps a link: only the flow that uses what is behind it begins anew."""
+    """Kubernetes swaps a link: only the flow that uses what is behind it begins again."""
     old, new = Authority("old"), Authority("new")
     for number, authority in enumerate((old, new)):
         (tmp_path / f"..{number}").mkdir()
@@ -212,7 +212,7 @@ a.client.id = ${{directory:{tmp_path}:name}}
 
 
 def test_a_file_that_stays_away_is_refused_once(bench: Bench) -> None:
-    """The configuration in use goes on, and all is well when it is back."""
+    """The configuration in use continues, and all is well when it is back."""
     bench.file.unlink()
     bench.look_often(60)
     assert bench.counts == {"refused": 1}

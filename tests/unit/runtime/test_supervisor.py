@@ -274,9 +274,9 @@ def test_an_instance_that_cannot_be_built_fails_until_something_changes(
     bench.supervisor.step()
     assert bench.view.state.connector.trace.startswith("no such class\nTraceback")
     assert bench.view.snapshot.state is FlowState.FAILED
-    assert caplog.text.count("cannot be run: no such class") == 1
+    assert caplog.text.count("cannot start: no such class") == 1
     bench.restart()
-    assert caplog.text.count("cannot be run: no such class") == 2
+    assert caplog.text.count("cannot start: no such class") == 2
     bench.want(PAUSED)
     assert bench.state is RunState.PAUSED
     bench.build_error = ValueError("odd")

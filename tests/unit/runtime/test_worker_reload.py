@@ -79,7 +79,7 @@ rest.basic.auth.login.config = {folder / "jaas.conf"}
         self.server.start(MemoryWorker())
         self.worker = Renewed(self.file)
         self.metrics = ReloadMetrics()
-        rules = ReloadRules(rereads_own_file=False, refused="the worker goes on as it was")
+        rules = ReloadRules(rereads_own_file=False, refused="the previous ones stay in use")
         self.reloader = Reloader(self.path, files, self, self.metrics, rules)
 
     def reload(self) -> Reloaded:
@@ -147,7 +147,7 @@ def test_what_cannot_be_used_changes_nothing(
     bench.write(bench.certificate, good[: len(good) // 2])
     assert bench.counts == {"refused": 1}
     assert "ssl.keystore.location" in bench.reloader.errors[0]
-    assert "the worker goes on as it was" in caplog.text
+    assert "the previous ones stay in use" in caplog.text
     assert bench.ask("ann", bench.authority) == 200
     bench.write(bench.certificate, good)
     assert bench.reloader.errors == ()
@@ -160,9 +160,9 @@ def test_lines_of_the_file_and_what_is_read_once_wait_for_the_next_start(
 ) -> None:
     """The log says so."""
     bench.write(bench.path, "group.id = another\n")
-    assert "connect.properties has changed, which takes effect at the next start" in caplog.text
+    assert "connect.properties has changed; restart the process to apply it" in caplog.text
     bench.write(bench.group, "another")
-    assert "values that a worker reads once take effect at the next start" in caplog.text
+    assert "some values take effect only after a restart" in caplog.text
     assert bench.file.settings.group.group_id == "connect"
     bench.write(bench.password, "after")
     assert bench.worker.passwords == ["after"]
@@ -175,4 +175,4 @@ def test_sighup_reads_again_what_the_file_leads_to(
     bench.reloader.poll(is_requested=True)
 
     assert bench.worker.passwords == []
-    assert "SIGHUP: nothing to do for the worker itself" in caplog.text
+    assert "SIGHUP: no change for the worker itself" in caplog.text

@@ -53,7 +53,7 @@ DENIED = """<ErrorResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><Er
 
 
 class Sts:
-    """Hands out keys of a role, and remembers who asked for what."""
+    """An STS that returns a role's keys and records all requests."""
 
     def __init__(self) -> None:
         self.asked: list[dict[str, list[str]]] = []
@@ -79,21 +79,21 @@ def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def sts(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sts]:
     """An STS, and keys in the environment that may ask it."""
     assert home.is_dir()
-    told = Sts()
+    sts = Sts()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-            told.asked.append(parse_qs(body))
+            sts.asked.append(parse_qs(body))
             proof = self.headers.get("Authorization", "Credential=/")  # none: by a web identity
             scope = proof.split("Credential=")[1].split("/")
-            told.signers.append(scope[0])
-            told.regions += scope[2:3]
-            ends = f"{datetime.now(UTC) + told.lifetime:%Y-%m-%dT%H:%M:%SZ}"
-            action = told.asked[-1]["Action"][0]
-            text = ANSWER.format(action=action, number=len(told.asked), ends=ends)
-            text = DENIED if told.denies else text[:-40] if told.breaks_off else text
-            self.send_response(403 if told.denies else 200)
+            sts.signers.append(scope[0])
+            sts.regions += scope[2:3]
+            ends = f"{datetime.now(UTC) + sts.lifetime:%Y-%m-%dT%H:%M:%SZ}"
+            action = sts.asked[-1]["Action"][0]
+            text = ANSWER.format(action=action, number=len(sts.asked), ends=ends)
+            text = DENIED if sts.denies else text[:-40] if sts.breaks_off else text
+            self.send_response(403 if sts.denies else 200)
             self.send_header("Content-Length", str(len(text)))
             self.end_headers()
             self.wfile.write(text.encode())
@@ -107,7 +107,7 @@ def sts(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sts]:
         monkeypatch.setenv("AWS_ENDPOINT_URL_STS", f"http://127.0.0.1:{server.server_port}")
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDENV")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-        yield told
+        yield sts
         server.shutdown()
         thread.join()
 
@@ -151,7 +151,7 @@ def test_a_role_may_have_keys_of_its_own(sts: Sts) -> None:
 
 
 def test_a_role_that_is_denied_is_a_sentence(sts: Sts) -> None:
-    """With AWS's own word for it; and asked for again, since policies change."""
+    """The error has AWS's code and is retriable, because policies change."""
     sts.denies = True
     source = AwsCredentialSource(ROLE)
     with pytest.raises(
@@ -188,8 +188,8 @@ def test_the_role_of_a_profile_is_asked_for_where_the_brokers_are(
 
 
 def test_a_machine_without_keys_says_so() -> None:
-    """It may be one whose role cannot be asked for at the moment."""
-    with pytest.raises(AuthenticationError, match="No credentials of AWS") as caught:
+    """The error is retriable: the metadata service may be down for a moment."""
+    with pytest.raises(AuthenticationError, match="No AWS credentials") as caught:
         AwsCredentialSource(AwsSettings()).credentials(REGION)
     assert caught.value.retriable
 
@@ -263,8 +263,8 @@ class CountingClock:
 def test_an_sts_that_is_silent_is_asked_once_for_all(
     home: Path, in_a_pod: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By clients that botocore makes itself, too; whoever waited hears the same."""
-    monkeypatch.setattr(aws_credentials, "_SECONDS", 0.3)
+    """Also by botocore's own clients; all waiting callers get the same error."""
+    monkeypatch.setattr(aws_credentials, "_STS_TIMEOUT_SECONDS", 0.3)
     clock = CountingClock(monkeypatch)
     in_a_pod()
     source = AwsCredentialSource(AwsSettings())
@@ -279,7 +279,7 @@ def test_an_sts_that_is_silent_is_asked_once_for_all(
     with socket.create_server(("127.0.0.1", 0), backlog=64) as silent:
         monkeypatch.setenv("AWS_ENDPOINT_URL_STS", f"http://127.0.0.1:{silent.getsockname()[1]}")
         threads = [threading.Thread(target=ask, daemon=True) for _ in range(8)]
-        with source._one_asks:
+        with source._fetch_lock:
             for one in threads:
                 one.start()
             eventually(lambda: clock.reads == 8, PATIENCE_SECONDS, "all have come")
@@ -300,7 +300,7 @@ def test_an_sts_that_is_silent_is_asked_once_for_all(
 
 def test_nobody_waits_for_a_program_for_ever(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A profile may name one that gives keys, and botocore sets it no limit."""
-    monkeypatch.setattr(aws_credentials, "_PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(aws_credentials, "_FETCH_TIMEOUT_SECONDS", 0.2)
     script, ready = home / "slow", home / "ready"
     script.write_text(f"while [ ! -e {ready} ]; do sleep 0.05; done\n")
     (home / "config").write_text(f"[profile p]\ncredential_process = sh {script}\n")
@@ -319,7 +319,7 @@ def test_nobody_waits_for_a_program_for_ever(home: Path, monkeypatch: pytest.Mon
     ready.touch()
     for one in threads:
         one.join()
-    assert ["there is no answer" in one for one in sentences] == [True, False]
+    assert ["timed out" in one for one in sentences] == [True, False]
 
 
 @pytest.mark.parametrize(("lifetime", "is_there"), [(-1, True), (1, False)])
@@ -339,7 +339,7 @@ def test_what_is_no_error_of_botocores_is_a_sentence_too(
 def test_keys_that_sts_denies_are_an_error_of_the_cluster(
     sts: Sts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The broker is not told anything."""
+    """The broker gets no login."""
     sts.denies = True
     monkeypatch.setenv("AWS_REGION", REGION)
     denied = SaslSettings(SaslMechanism.OAUTHBEARER, aws=replace(ROLE, session_name="denied"))
@@ -353,6 +353,6 @@ def test_keys_that_sts_denies_are_an_error_of_the_cluster(
 
 
 def test_one_source_for_the_same_settings() -> None:
-    """Whoever asks in the same name shares the keys."""
+    """Equal settings share the keys."""
     assert credential_source(replace(ROLE)) is credential_source(replace(ROLE))
     assert credential_source(replace(ROLE, session_name="a")) is not credential_source(ROLE)

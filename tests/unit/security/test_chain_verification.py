@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real handshakes with certificates that Java 17 takes and OpenSSL by itself does not."""
+"""Real handshakes with certificates that Java 17 accepts and OpenSSL rejects by default."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_what_java_refuses_is_refused(case: str, version: str) -> None:
 def test_the_machines_own_authorities_are_held_to_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody vouches for strangers with SHA-1 any more; Java refuses it below those it knows."""
+    """Java rejects SHA-1 below its built-in CAs."""
     file = tmp_path / "system.pem"
     monkeypatch.setenv("SSL_CERT_FILE", str(file))
     file.write_text(CA.pem)
@@ -109,7 +109,7 @@ def test_an_authority_may_expire_while_the_program_runs(monkeypatch: pytest.Monk
     """Contexts are made once, and kept for months."""
     client = client_context(TlsSettings(trusted=CA.pem))
     assert not client.verify_flags & NO_CHECK_TIME
-    monkeypatch.setattr(client, "_are_valid", (datetime.now(UTC), datetime.now(UTC)))
+    monkeypatch.setattr(client, "_anchor_validity", (datetime.now(UTC), datetime.now(UTC)))
     client.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname=HOST)
     assert client.verify_flags & NO_CHECK_TIME
 
@@ -148,7 +148,7 @@ def test_a_list_of_suites_keeps_what_certificates_are_taken() -> None:
     assert shake_hands(listed, weak) == "ECDHE-RSA-AES128-GCM-SHA256"
 
 
-# --- what nobody has a certificate of any more
+# --- key types that are out of use
 
 RSA, EC, DSA = (oid(one) for one in ("2a864886f70d010101", "2a8648ce3d0201", "2a8648ce380401"))
 ED25519 = sequence(sequence(oid("2b6570")), value(0x03, bytes(33)))
@@ -174,7 +174,7 @@ def ec_of(bits: int, *, is_whole: bool = True) -> bytes:
 
 
 def bare(key: bytes, way: str = "2a864886f70d01010b") -> bytes:
-    """A certificate that nobody signed."""
+    """A certificate without a valid signature."""
     name = sequence()
     body = sequence(number(7), sequence(oid(way)), name, TIMES, name, key)
     return sequence(body, sequence(oid(way)), value(0x03, bytes(9)))
@@ -196,7 +196,7 @@ def bare(key: bytes, way: str = "2a864886f70d01010b") -> bytes:
     ],
 )
 def test_short_keys_are_not_taken(key: bytes, *, is_taken: bool) -> None:
-    """Of whoever stands in the chain."""
+    """Of any certificate in the chain."""
     shaky, good = bare(key), bare(rsa_of(2048))
     for chain in ([shaky, good], [good, shaky], [shaky]):
         fault = find_chain_fault(chain, frozenset(chain[-1:]), NOW)
@@ -204,7 +204,7 @@ def test_short_keys_are_not_taken(key: bytes, *, is_taken: bool) -> None:
 
 
 def test_what_cannot_be_read_is_not_taken() -> None:
-    """Nor a chain that ends with nobody we know."""
+    """Nor a chain without a trusted certificate."""
     good = bare(rsa_of(2048))
     assert find_chain_fault([good], frozenset({b"other"}), NOW) is not None
     assert find_chain_fault([], frozenset({good}), NOW) is not None
@@ -222,5 +222,5 @@ def test_what_cannot_be_read_is_not_taken() -> None:
 def test_times_have_two_forms() -> None:
     """Two digits of a year count from 1950 on."""
     facts = parse_certificate(bare(rsa_of(2048)))
-    assert (facts.begins.year, facts.ends.year) == (1999, 2051)
+    assert (facts.not_before.year, facts.not_after.year) == (1999, 2051)
     assert (facts.kind, facts.bits, facts.digest) == ("RSA", 2048, "")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whoever is refused asks again, but slowly."""
+"""Refused logins are retried after growing pauses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def refusals_with(*times: float) -> CircuitBreaker[str, UnreachableError]:
 
 
 def pause(refusals: CircuitBreaker[str, UnreachableError], now: float) -> float:
-    """For how long nobody may ask."""
+    """The pause after a refusal."""
     return next(n for n in range(100) if refusals.current_error(HERE, now + n) is None)
 
 
@@ -76,7 +76,7 @@ def test_who_is_let_in_opens_the_door_for_all() -> None:
 
 
 def test_a_trial_that_comes_to_nothing_is_another_s_turn() -> None:
-    """The broker was gone; and nobody may wait for ever for one who says nothing."""
+    """The broker was gone; a trial without a result ends after a time."""
     refusals = refusals_with(100.0)
     refusals.begin_trial(HERE, 101.0)
     refusals.cancel_trial(HERE, 102.0)

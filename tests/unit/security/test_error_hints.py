@@ -129,8 +129,8 @@ def of(who: Identity) -> TlsSettings:
 @pytest.mark.parametrize(
     ("broker", "parts"),
     [
-        (identity(), ["signed by nobody we trust", "into a.ssl.truststore.location"]),
-        (vouched_for(2 * A_DAY), ["has expired", "need a new one", "a.ssl.truststore.location"]),
+        (identity(), ["has an untrusted issuer", "to a.ssl.truststore.location"]),
+        (vouched_for(2 * A_DAY), ["has expired", "renew it", "a.ssl.truststore.location"]),
         (vouched_for(-A_DAY), ["not valid yet", "clocks", "a.ssl.truststore.location"]),
         (
             OTHER,
@@ -141,7 +141,7 @@ def of(who: Identity) -> TlsSettings:
 )
 def test_a_certificate_that_is_not_trusted(broker: Identity, parts: list[str]) -> None:
     """The sentence names the broker, the key and what to do."""
-    is_stranger = "nobody" in parts[0]
+    is_stranger = "untrusted" in parts[0]
     tls = TlsSettings(trusted=AUTHORITY.pem + ("" if is_stranger else OTHER.certificate))
     found = sentence(shake_hands(tls, of(broker)), tls)
     assert found.startswith(f"the certificate of {ADDRESS}")
@@ -157,7 +157,7 @@ def test_a_certificate_that_is_too_weak() -> None:
     server.set_ciphers("DEFAULT:@SECLEVEL=0")
     load_certificate_and_key(server, weak.pem, weak.key)
     found = sentence(shake_hands(tls, server), tls)
-    assert "is too weak (signed with MD5): the brokers need a new one" in found
+    assert "is too weak (signed with MD5): replace it on the brokers" in found
     assert "a.ssl.truststore.location" in found
 
 
@@ -165,7 +165,7 @@ def test_an_address_that_is_not_in_the_certificate() -> None:
     """Reached by its address, made out to a name."""
     tls = TlsSettings(trusted=BROKER.certificate)
     error = shake_hands(tls, of(BROKER), host="127.0.0.1")
-    assert "made out to another host" in sentence(error, tls)
+    assert "is for another host name" in sentence(error, tls)
 
 
 def test_a_good_certificate_is_no_trouble() -> None:
@@ -192,7 +192,7 @@ def test_no_common_version() -> None:
     tls = TlsSettings(trusted=BROKER.certificate, protocols=("TLSv1.3",))
     server = TlsSettings(chain=BROKER.certificate, key=BROKER.key, protocols=("TLSv1.2",))
     found = sentence(shake_hands(tls, server), tls)
-    assert "speaks no version of TLS" in found
+    assert "supports no TLS version" in found
     assert found.endswith("check a.ssl.enabled.protocols")
 
 
@@ -206,7 +206,7 @@ def test_no_common_suite() -> None:
         )
     )
     found = sentence(shake_hands(tls, server), tls)
-    assert "accepts none of our cipher suites" in found
+    assert "accepts none of the client's cipher suites" in found
     assert found.endswith("check a.ssl.keystore.location, and a.ssl.cipher.suites if it is set")
 
 
@@ -236,5 +236,5 @@ def test_an_end_in_the_middle_is_nobodys_fault() -> None:
 
 def test_silence_has_a_hint() -> None:
     """About the protocol, whichever it is."""
-    assert "a listener with TLS or SASL" in no_response_hint(SecuritySettings())
+    assert "this listener uses TLS or SASL" in no_response_hint(SecuritySettings())
     assert "security.protocol=SSL" in no_response_hint(SecuritySettings(SecurityProtocol.SSL))

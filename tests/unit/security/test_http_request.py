@@ -122,7 +122,7 @@ def test_no_whole_answer_is_a_failure(answer: bytes, failure: HttpFailure) -> No
 def test_certificates_are_checked_as_for_brokers(
     chain: object, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The event loop has a TLS layer of its own."""
+    """The event loop has its own TLS layer."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.set_ciphers("DEFAULT:@SECLEVEL=0")
     load_certificate_and_key(context, chain.pem, chain.key)  # type: ignore[attr-defined]
@@ -142,7 +142,7 @@ def test_certificates_are_checked_as_for_brokers(
 
 @pytest.mark.parametrize("logger", ["root", "httpx", "httpcore.http11"])
 def test_no_header_and_no_address_is_logged(logger: str) -> None:
-    """Whoever sets a level over REST must not see passwords."""
+    """A log level set over REST must not reveal passwords."""
     with server() as (url, _seen), captured_log(logger, "DEBUG") as text:
         send_request(request(f"{url}/?hush", headers={"Authorization": "hush"}))
         logging.getLogger("httpx").warning("heard")

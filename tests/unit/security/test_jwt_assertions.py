@@ -55,7 +55,7 @@ def test_an_assertion_has_the_claims_of_kafkas() -> None:
 
 
 def test_es256_is_two_numbers() -> None:
-    """Not DER, as JWTs have it; and every assertion has another number, if that is asked for."""
+    """JWTs have raw ECDSA signatures, not DER; with jti every assertion has another id."""
     settings = AssertionSettings(
         "assertion",
         load_signing_key(pem(CURVE), None, ES256),
@@ -83,7 +83,7 @@ def test_a_key_may_have_a_passphrase_or_no_lines_around_it() -> None:
 @pytest.mark.parametrize(
     ("data", "word", "algorithm", "part"),
     [
-        pytest.param(b"%%", None, RS256, "no private key as PEM", id="no PEM"),
+        pytest.param(b"%%", None, RS256, "not a private key in PEM", id="no PEM"),
         pytest.param(b"aGFsbG8=", None, RS256, "not PKCS #8", id="no key"),
         pytest.param(pem(RSA, "word"), None, RS256, "is encrypted", id="encrypted"),
         pytest.param(pem(RSA, "word"), "x", RS256, "password does not open", id="wrong"),

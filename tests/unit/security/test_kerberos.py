@@ -88,15 +88,15 @@ def fail(tickets: TicketSource, service: str = ONE) -> str:
 def test_a_wrong_key_is_not_shown_to_the_kdc_again_and_again(
     kdc: Kdc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It locks accounts; whoever comes meanwhile hears why."""
+    """KDCs lock accounts; later callers get the same error during the pause."""
     now = [100.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
     kdc.code = WRONG_KEY
     tickets, attempts = TicketSource(SETTINGS), []
     for second in range(60):
         now[0] = 100.0 + second
-        assert "export the keytab anew" in fail(tickets, ONE)
-        assert "export the keytab anew" in fail(tickets, TWO)
+        assert "export the keytab again" in fail(tickets, ONE)
+        assert "export the keytab again" in fail(tickets, TWO)
         attempts.append(kdc.asked)
 
     assert attempts[0] == 1
@@ -108,7 +108,7 @@ def test_another_keytab_is_tried_at_once(kdc: Kdc) -> None:
     kdc.code = WRONG_KEY
     fail(module.ticket_source(SETTINGS))
     kdc.code = 0
-    assert "anew" in fail(module.ticket_source(SETTINGS))
+    assert "export the keytab again" in fail(module.ticket_source(SETTINGS))
     other = KerberosSettings(principal="me@HERE", keytab=Secret("BBBB"), uses_ticket_cache=False)
     assert module.ticket_source(other).with_credentials(ONE, lambda _credentials: 7) == 7
 
@@ -155,7 +155,7 @@ def test_what_time_heals_is_tried_by_the_next_one(kdc: Kdc) -> None:
     """The KDC is up again."""
     tickets = TicketSource(SETTINGS)
     kdc.code = NO_KDC
-    assert "no KDC answers" in fail(tickets)
+    assert "no KDC responds" in fail(tickets)
     kdc.code = 0
     assert tickets.with_credentials(ONE, lambda _credentials: 7) == 7
     with pytest.raises(AuthenticationError, match="no KDC"):

@@ -212,11 +212,11 @@ def test_an_old_pem_key_opens() -> None:
         (lambda: read_truststore(stored("key.jceks"), "JKS", STORE), "JCEKS.*keytool"),
         (lambda: read_truststore(b"", "JKS", STORE), "empty"),
         (lambda: read_truststore(b"nothing", "JKS", STORE), "not JKS, or it is damaged"),
-        (lambda: read_truststore(b"-----BEGIN X-----", "JKS", STORE), "has to be PEM"),
+        (lambda: read_truststore(b"-----BEGIN X-----", "JKS", STORE), "set its type to PEM"),
         (lambda: read_truststore(stored("trust.jks"), "PEM", None), "not PEM"),
         (lambda: read_truststore(stored("trust.jks"), "BKS", STORE), "not one of JKS, PKCS12"),
-        (lambda: read_truststore(bytes(MAX_BYTES + 1), "JKS", STORE), "was not read"),
-        (lambda: read_truststore(stored("trust.jks")[:-30], "JKS", None), "ends too early"),
+        (lambda: read_truststore(bytes(MAX_BYTES + 1), "JKS", STORE), "is larger than"),
+        (lambda: read_truststore(stored("trust.jks")[:-30], "JKS", None), "truncated"),
         (
             lambda: read_truststore(own_pair().key.reveal().encode(), "PEM", None),
             "no trusted certificate",
@@ -225,10 +225,13 @@ def test_an_old_pem_key_opens() -> None:
         (lambda: read_keystore(stored("trust.p12"), "JKS", STORE, None), "no private key"),
         (lambda: read_keystore(stored("key.jks"), "JKS", STORE, None), "key password does not"),
         (lambda: read_keystore(stored("key.jks"), "JKS", None, None), "needs a password"),
-        (lambda: read_keystore(stored("key.p12"), "JKS", WRONG, KEY), "of its own"),
+        (
+            lambda: read_keystore(stored("key.p12"), "JKS", WRONG, KEY),
+            "its key has another password",
+        ),
         (
             lambda: read_keystore(own_pair().chain.encode(), "PEM", None, None),
-            "no private key; it takes exactly one",
+            "no private key; it must have exactly one",
         ),
         (
             lambda: read_keystore(own_pair().key.reveal().encode(), "PEM", None, None),
@@ -339,7 +342,7 @@ def test_a_store_that_asks_for_endless_work_is_refused(monkeypatch: pytest.Monke
 
     with pytest.raises(ValueError, match="more than 2,000,000 iterations"):
         read_truststore(bytes(endless), "PKCS12", STORE)
-    monkeypatch.setattr(der, "_MOST_VALUES", 5_000)
+    monkeypatch.setattr(der, "_MAX_VALUES", 5_000)
     with pytest.raises(ValueError, match="too many parts"):
         read_truststore(b"\x30\x00" * 6_000, "PKCS12", STORE)
 
@@ -351,7 +354,7 @@ def pkcs8(pair: KeyPair) -> bytes:
 
 @pytest.mark.parametrize("iterations", [2048, 600_000])
 def test_a_key_may_take_some_work(iterations: int) -> None:
-    """What openssl does by itself, and what careful people tell it to do."""
+    """The defaults of openssl, and higher costs that users may set."""
     pair = own_pair()
     der = with_pbkdf2(pkcs8(pair), KEY.reveal(), iterations)
     assert read_keystore((pair.chain + as_pem(der)).encode(), "PEM", None, KEY).key == pair.key
@@ -378,7 +381,7 @@ def test_a_key_may_take_some_memory() -> None:
 )
 def test_a_key_that_asks_for_endless_work_is_refused(der: bytes, sentence: str) -> None:
     """Before anybody begins with it: OpenSSL lets no other thread run meanwhile."""
-    with pytest.raises(ValueError, match=f"the private key wants more than {sentence}"):
+    with pytest.raises(ValueError, match=f"the private key needs more than {sentence}"):
         read_keystore((own_pair().chain + as_pem(der)).encode(), "PEM", None, KEY)
 
 
@@ -455,6 +458,6 @@ def rsa_key(*numbers: int) -> bytes:
 
 
 def test_many_beginnings_take_no_time() -> None:
-    """A megabyte of blocks that never end is looked at once."""
+    """A megabyte of unclosed blocks is scanned once."""
     with pytest.raises(ValueError, match="not PEM"):
         read_truststore(b"-----BEGIN CERTIFICATE-----\n" * 40_000, "PEM", None)

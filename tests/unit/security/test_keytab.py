@@ -32,11 +32,11 @@ def test_every_entry_is_read() -> None:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"", "no keytab"),
-        (b"-----BEGIN", "no keytab"),
-        (b"\x05\x01" + bytes(10), "very old"),
-        (keytab("mirror@HERE")[:-1], "cut off"),
-        (b"\x05\x02\x00\x00", "cut off"),
+        (b"", "not a keytab"),
+        (b"-----BEGIN", "not a keytab"),
+        (b"\x05\x01" + bytes(10), "format 1"),
+        (keytab("mirror@HERE")[:-1], "truncated"),
+        (b"\x05\x02\x00\x00", "truncated"),
         (b"\x05\x02\x00\x00\x00\x04\x00\x01\x00\x09", "damaged"),
     ],
 )

@@ -200,7 +200,7 @@ def test_every_request_has_an_assertion_of_its_own(endpoint: Endpoint) -> None:
 
 
 def test_a_token_that_is_given_is_good_until_it_has_expired() -> None:
-    """By its own claim; whoever renews the file is waited for, the configuration is not."""
+    """By its exp claim; only an expired token in a file is retriable."""
     for where, retriable in (("file:///etc/token", True), ("", False)):
         good = jwt(exp=time.time() + 100)
         source = token_source(OAuthSettings(where, static_token=Secret(good)))
@@ -209,17 +209,17 @@ def test_a_token_that_is_given_is_good_until_it_has_expired() -> None:
         over = token_source(OAuthSettings(where, static_token=Secret(jwt(exp=1_000_000_000))))
         with pytest.raises(
             AuthenticationError, match=r"expired \(2001-09-09 01:46:40 UTC\)"
-        ) as told:
+        ) as caught:
             over.token()
-        assert told.value.retriable == retriable
-        assert where in str(told.value)
+        assert caught.value.retriable == retriable
+        assert where in str(caught.value)
 
 
 def test_an_opaque_token_that_is_given_is_good_until_it_is_refused() -> None:
-    """Nobody but a broker knows."""
+    """Only a broker can reject it."""
     source = token_source(OAuthSettings("", static_token=Secret("opaque-1")))
     assert source.token().expires_at == math.inf
-    with pytest.raises(AuthenticationError, match="no token"):
+    with pytest.raises(AuthenticationError, match="an invalid token"):
         token_source(OAuthSettings("", static_token=Secret("two words")))
 
 
@@ -255,7 +255,7 @@ def test_the_old_token_is_used_while_the_endpoint_is_down(
     assert [source.token().text.reveal() for _ in range(4)] == ["one"] * 4
     assert len(endpoint.asked) == 2
     monkeypatch.setattr(oauth, "RETRY_SECONDS", 0.0)
-    source._ask_at = 0.0
+    source._refresh_at = 0.0
     assert [source.token().text.reveal() for _ in range(3)] == ["one"] * 3
     assert len(endpoint.asked) > 3
     assert caplog.text.count("is used until it expires") == 1
@@ -264,7 +264,7 @@ def test_the_old_token_is_used_while_the_endpoint_is_down(
 def test_an_endpoint_that_refuses_us_is_left_alone_for_a_while(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Identity providers lock clients out; everybody hears of the one refusal meanwhile."""
+    """Identity providers lock clients out; all callers get the same error meanwhile."""
     endpoint.answers = [(401, b'{"error":"invalid_client"}')]
     source = RefreshingTokenSource(endpoint.settings())
     for _ in range(5):
@@ -297,7 +297,7 @@ def test_a_thread_that_cannot_start_is_a_failure_and_not_the_end(
 def test_nobody_waits_long_for_a_successor(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A slow endpoint holds up nobody who has a valid token."""
+    """A slow endpoint does not delay callers with a valid token."""
     monkeypatch.setattr(oauth, "REFRESH_WAIT_SECONDS", 0.05)
     endpoint.answers = [answer("one", expires_in=1000), answer("two", expires_in=1000)]
     source = RefreshingTokenSource(
@@ -327,7 +327,7 @@ def test_who_asks_second_gets_the_new_token_too(endpoint: Endpoint) -> None:
     ]
     for thread in threads:
         thread.start()
-    eventually(lambda: len(endpoint.asked) == 2, 60, "the successor is asked for")
+    eventually(lambda: len(endpoint.asked) == 2, 60, "the next token is requested")
     endpoint.goes_on.set()
     for thread in threads:
         thread.join()
@@ -351,7 +351,7 @@ def test_an_endpoint_with_tls_has_to_be_trusted() -> None:
 
 
 def silent_port() -> tuple[socket.socket, str]:
-    """A port where somebody listens and never answers."""
+    """A port that accepts connections and never responds."""
     listener = socket.create_server(("127.0.0.1", 0))
     return listener, f"http://127.0.0.1:{listener.getsockname()[1]}/token"
 
@@ -392,7 +392,7 @@ def test_nobody_listens() -> None:
     """The endpoint is named, and it is worth another try."""
     listener, url = silent_port()
     listener.close()
-    with pytest.raises(AuthenticationError, match="nobody listens there") as caught:
+    with pytest.raises(AuthenticationError, match="connection refused") as caught:
         RefreshingTokenSource(replace(WANTED, endpoint=url)).token()
     assert caught.value.retriable
     assert url in str(caught.value)
@@ -410,9 +410,9 @@ def test_nobody_listens() -> None:
         ((503, b"<html>"), "HTTP 503", True),
         ((429, b""), "HTTP 429", True),
         ((302, b""), "redirects", True),
-        ((200, b"no json"), "without an access_token", True),
-        ((200, b'{"access_token":"two words"}'), "without an access_token", True),
-        (answer(expires_in=-5), "expired already", True),
+        ((200, b"no json"), "returned no access_token", True),
+        ((200, b'{"access_token":"two words"}'), "returned no access_token", True),
+        (answer(expires_in=-5), "an expired token", True),
         ((200, b"x" * (oauth.MAX_BYTES + 1)), "more than", True),
     ],
 )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whoever sets a level over REST does not get what libraries say at DEBUG."""
+"""A log level set over REST does not enable the DEBUG output of libraries."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _Java(socketserver.StreamRequestHandler):
 
 @pytest.fixture
 def java() -> Iterator[GatewayClient]:
-    """py4j's client, and somebody who answers it."""
+    """py4j's client and a server that responds to it."""
     with socketserver.TCPServer(("127.0.0.1", 0), _Java) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         client = GatewayClient(port=server.server_address[1])

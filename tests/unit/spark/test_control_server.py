@@ -14,7 +14,6 @@ from dataclasses import replace
 
 import pytest
 
-from sparkmirror.config.settings import FetchSettings, ProduceSettings
 from sparkmirror.errors import WireError
 from sparkmirror.model import ProducerState
 from sparkmirror.spark import control_server
@@ -39,7 +38,7 @@ from sparkmirror.task.messages import (
     TransactionStart,
 )
 from sparkmirror.task.progress_json import progress_to_json
-from sparkmirror.wire.settings import ConnectionSettings
+from sparkmirror.wire.settings import ConnectionSettings, FetchSettings, ProduceSettings
 from support.manual_clock import ManualClock
 from support.waiting import PATIENCE_SECONDS, eventually
 
@@ -150,7 +149,7 @@ def test_a_task_with_the_token_gets_its_split_and_the_settings(
 
     assert client.split == SPLIT
     assert client.settings == replace(SETTINGS, epoch_seconds=client.settings.epoch_seconds)
-    assert epoch.line.registered == 1
+    assert epoch.line.unstarted_splits() == []
     assert not client.end_requested
 
 
@@ -160,7 +159,7 @@ def test_a_wrong_token_gets_nothing(epoch: Epoch, token: str) -> None:
     with pytest.raises(REFUSED):
         ControlClient(replace(epoch.invitation, token=token), SPLIT.index)
 
-    assert epoch.line.registered == 0
+    assert epoch.line.unstarted_splits() == [SPLIT.index]
 
 
 def test_the_token_of_a_closed_epoch_is_worth_nothing(epoch: Epoch) -> None:
@@ -266,7 +265,7 @@ def test_a_second_attempt_begins_at_the_stored_positions(
     )
     eventually(lambda: first.end_requested, PATIENCE_SECONDS, "the first attempt ends")
     assert not second.end_requested
-    assert epoch.line.registered == 1
+    assert epoch.line.unstarted_splits() == []
 
 
 def test_all_tasks_of_an_epoch_end_together(
@@ -376,13 +375,44 @@ def test_a_task_that_says_nothing_shows_as_silent(
     assert epoch.line.silent_splits(5.0) == [SPLIT.index]
 
 
+def test_a_split_whose_task_is_gone_waits_for_another_one(
+    clock: ManualClock, epoch: Epoch, join: Callable[[ControlEndpoint], ControlClient]
+) -> None:
+    """A dead executor closes its connections; Spark may have no slot for a second attempt."""
+    assert epoch.line.waiting_splits(-1) == [SPLIT.index]
+    client = join(epoch.invitation)
+    assert epoch.line.waiting_splits(-1) == []
+
+    client.close()
+
+    eventually(lambda: epoch.line.waiting_splits(-1), PATIENCE_SECONDS, "the split waits")
+    assert epoch.line.waiting_splits(5.0) == []
+    clock.advance(5.1)
+    assert epoch.line.waiting_splits(5.0) == [SPLIT.index]
+    assert epoch.line.unstarted_splits() == []
+    join(epoch.invitation)
+    assert epoch.line.waiting_splits(-1) == []
+
+
+def test_a_split_whose_task_has_finished_does_not_wait(
+    epoch: Epoch, join: Callable[[ControlEndpoint], ControlClient]
+) -> None:
+    """It closes its connection, too."""
+    client = join(epoch.invitation)
+    client.report_finished()
+    client.close()
+
+    eventually(lambda: not epoch.line.last_message_at, PATIENCE_SECONDS, "it is disconnected")
+    assert epoch.line.waiting_splits(-1) == []
+
+
 def test_a_stranger_gets_no_room_before_showing_the_token(epoch: Epoch) -> None:
     """A large first message is rejected by its announced length."""
     with raw_connection(epoch.invitation) as stranger:
         stranger.sendall(struct.pack(">i", 100_000_000) + b"x" * 1_000)
 
         assert is_hung_up(stranger)
-    assert epoch.line.registered == 0
+    assert epoch.line.unstarted_splits() == [SPLIT.index]
 
 
 @pytest.mark.parametrize(
@@ -414,8 +444,8 @@ def test_nonsense_is_refused_and_the_server_goes_on(
     ("said", "why"),
     [
         (b"no JSON", "not JSON"),
-        (b'{"type": "progress", "progress": {}}', "invalid report: its fields"),
-        (b'{"type": "progress"}', "invalid report: its fields"),
+        (b'{"type": "progress", "progress": {}}', "invalid report: wrong fields"),
+        (b'{"type": "progress"}', "invalid report: wrong fields"),
         (None, "it reports for split 5"),
     ],
 )

@@ -9,13 +9,12 @@ from typing import Any, cast
 
 import pytest
 
-from sparkmirror.config.settings import FetchSettings, ProduceSettings
 from sparkmirror.security.settings import SecurityProtocol, SecuritySettings
 from sparkmirror.spark.control_server import ControlServer
 from sparkmirror.spark.encryption_check import encryption_warning
 from sparkmirror.spark.epoch_runner import EpochRunner
 from sparkmirror.task.messages import TaskSettings
-from sparkmirror.wire.settings import ConnectionSettings
+from sparkmirror.wire.settings import ConnectionSettings, FetchSettings, ProduceSettings
 
 REMOTE = {"spark.master": "spark://master:7077"}
 CRYPTO = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}

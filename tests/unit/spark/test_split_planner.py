@@ -62,7 +62,7 @@ def test_every_partition_is_in_exactly_one_split(count: int, most: int) -> None:
 def test_slots_are_shared_round_and_one_stays_free() -> None:
     """Three flows that request 4, 1 and 2 of six slots: five are used."""
     assert allocate_slots(dict(zip(FLOWS, [4, 1, 2], strict=True)), 6) == {
-        FLOWS[0]: 2,
+        FLOWS[0]: 3,
         FLOWS[1]: 1,
         FLOWS[2]: 2,
     }
@@ -76,11 +76,10 @@ def test_every_flow_gets_a_slot_even_when_there_are_too_few() -> None:
 
 @given(wanted=st.lists(st.integers(1, 9), min_size=1, max_size=5), slots=st.integers(1, 40))
 def test_nobody_gets_more_than_wanted_or_starves(wanted: list[int], slots: int) -> None:
-    """Slots are used up to the spare one, unless there are too few."""
+    """All slots are used, unless there are too few."""
     asked = {Flow("a", f"t{index}"): count for index, count in enumerate(wanted)}
 
     given_ = allocate_slots(asked, slots)
 
     assert all(1 <= given_[flow] <= asked[flow] for flow in asked)
-    room = max(slots - 1, len(asked)) if slots > len(asked) else len(asked)
-    assert sum(given_.values()) == min(sum(wanted), room)
+    assert sum(given_.values()) == min(sum(wanted), max(slots, len(asked)))

@@ -126,7 +126,7 @@ def acked(base_offset: int, *runs: tuple[int, int], size: int = 100) -> Outgoing
 
 
 def test_batches_without_gaps_are_one_run() -> None:
-    """Source and target go on together."""
+    """Source and target continue together."""
     runs = CopiedRuns()
     for out in (acked(900, (100, 10)), acked(910, (110, 40)), acked(950, (150, 1))):
         runs.add(out)
@@ -145,7 +145,7 @@ def test_a_gap_on_either_side_begins_a_new_run() -> None:
 
 
 def test_what_an_aborted_transaction_copied_is_forgotten() -> None:
-    """What comes afterwards begins a run of its own."""
+    """What comes afterwards begins its own run."""
     runs = CopiedRuns()
     runs.add(acked(0, (0, 5)))
     runs.clear()

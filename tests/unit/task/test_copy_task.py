@@ -9,13 +9,13 @@ from types import SimpleNamespace
 import pytest
 from kafka.protocol.producer import ProduceRequest
 
-from sparkmirror.config.settings import FetchSettings, IncidentPolicies, ProduceSettings
+from sparkmirror.config.settings import IncidentPolicies
 from sparkmirror.errors import LeaseLostError
 from sparkmirror.model import ProducerState, TopicPartition
 from sparkmirror.task import copy_task, task_builder
 from sparkmirror.task.messages import PartitionStart, Progress, Split, TaskSettings
 from sparkmirror.wire.record_batch import TRANSACTIONAL
-from sparkmirror.wire.settings import ConnectionSettings
+from sparkmirror.wire.settings import ConnectionSettings, FetchSettings, ProduceSettings
 from support.data.record_batches import Record, decode, encode, marker, numbered, seal
 from support.manual_clock import ManualClock
 from support.peers.fake_cluster import FakeCluster, FakeLoop, Request, partition_data
@@ -404,10 +404,10 @@ def unreadable() -> bytes:
     return bytes(raw)
 
 
-def test_a_refused_batch_that_cannot_be_taken_apart_hurts_nobody_else(
+def test_a_refused_batch_that_cannot_be_split_affects_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its partition is quarantined and says why; the other one of the request goes on."""
+    """Its partition is quarantined and says why; the other one of the request continues."""
     bench = Bench(monkeypatch, partitions=2)
     bad, good = bench.parts
     bench.asked().fetched(
@@ -421,13 +421,13 @@ def test_a_refused_batch_that_cannot_be_taken_apart_hurts_nobody_else(
     assert bad.position == 10
     assert bad.error.startswith("b: a.t-0: INVALID_RECORD")
     (found,) = bench.task.parts.reporter.drain()
-    assert "cannot be taken apart" in found.cause
+    assert "cannot be split" in found.cause
 
 
 def test_partitions_without_a_leader_leave_the_memory_to_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Forty partitions of large records, one of which can be written: it goes on and on."""
+    """Forty partitions of large records, one of which can be written: it continues."""
     bench = Bench(monkeypatch, partitions=40, buffer_bytes=2 << 20)
     parts = bench.task.parts
     for part in bench.parts[1:]:
@@ -455,7 +455,7 @@ def test_partitions_without_a_leader_leave_the_memory_to_the_others(
 
 
 def serve_large(bench: Bench, value: bytes) -> None:
-    """The source answers with as much as is asked for, the target takes everything."""
+    """The source answers with as much as is requested, the target takes everything."""
     waiting = bench.source.connection(1).waiting
     while waiting:
         request = waiting.popleft()

@@ -81,7 +81,7 @@ def test_nobody_goes_on_before_the_ledger_has_it() -> None:
 
 
 def test_a_ledger_that_cannot_be_written_is_no_reason_to_stop(clock: Clock) -> None:
-    """After half a minute the partition goes on; the driver knows of the incident anyway."""
+    """After half a minute the partition continues; the driver knows of the incident anyway."""
     went_on: list[bool] = []
     reporter = IncidentReporter("a->b", Ledger())  # type: ignore[arg-type]
     reporter.record([gap(10)], lambda: went_on.append(True))

@@ -39,15 +39,3 @@ def test_nothing_counted_has_no_percentile() -> None:
 def test_clocks_that_differ_count_as_no_latency(milliseconds: float) -> None:
     """A record from the future took no time."""
     assert latency_histogram.bucket(milliseconds) == 0
-
-
-@given(TIMES, TIMES)
-def test_merged_counts_are_those_of_all_values(first: list[float], second: list[float]) -> None:
-    """Tasks report separately; a flow's figures are about all of them."""
-    merged = Counter(latency_histogram.bucket(one) for one in first)
-
-    latency_histogram.add_counts(
-        merged, tuple(Counter(latency_histogram.bucket(one) for one in second).items())
-    )
-
-    assert merged == Counter(latency_histogram.bucket(one) for one in first + second)

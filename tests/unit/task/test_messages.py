@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from sparkmirror.config.settings import FetchSettings, IncidentPolicies, ProduceSettings
+from sparkmirror.config.settings import IncidentPolicies
 from sparkmirror.model import ProducerState
 from sparkmirror.task.messages import (
     PartitionStart,
@@ -18,7 +18,7 @@ from sparkmirror.task.messages import (
     task_settings_from_json,
     task_settings_to_json,
 )
-from sparkmirror.wire.settings import ConnectionSettings
+from sparkmirror.wire.settings import ConnectionSettings, FetchSettings, ProduceSettings
 
 SETTINGS = TaskSettings(
     flow="a->b",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from sparkmirror.config.settings import FetchSettings, IncidentPolicies, ProduceSettings
+from sparkmirror.config.settings import IncidentPolicies
 from sparkmirror.model import TopicPartition
 from sparkmirror.state.incidents import Incident
 from sparkmirror.task.copy_partition import ClusterAliases, CopyPartition
@@ -17,7 +17,7 @@ from sparkmirror.task.refused_records import RefusedRecords
 from sparkmirror.wire.memory import MemoryBudget
 from sparkmirror.wire.outgoing import OutgoingBatch, prepare_batches
 from sparkmirror.wire.produce_partition import RefusedBatch
-from sparkmirror.wire.settings import ConnectionSettings
+from sparkmirror.wire.settings import ConnectionSettings, FetchSettings, ProduceSettings
 from support.data.record_batches import encode, numbered
 
 TOO_LARGE, BAD_TIME = 10, 32
@@ -34,7 +34,7 @@ class FakeReporter:
         self.incidents.append(incident)
 
     def record(self, incidents: Sequence[Incident], then: Callable[[], None]) -> None:
-        """Keep them and go on."""
+        """Keep them and continue."""
         self.incidents += incidents
         then()
 

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkmirror.config.settings import FetchSettings, ProduceSettings
 from sparkmirror.model import Secret
 from sparkmirror.security.settings import (
     AssertionSettings,
@@ -32,7 +31,7 @@ from sparkmirror.task.messages import (
     task_settings_to_json,
 )
 from sparkmirror.task.security_json import security_from_json, security_to_json
-from sparkmirror.wire.settings import ConnectionSettings
+from sparkmirror.wire.settings import ConnectionSettings, FetchSettings, ProduceSettings
 
 SECRETS = st.builds(Secret, st.text(max_size=20))
 TEXTS = st.text(max_size=10)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Take-over, the target's side: where a task goes on after its predecessor died.
+"""Take-over, the target's side: where a task continues after its predecessor died.
 
 Unless a test says otherwise, records 0 to 29 are copied and stored, and 30 to 49 are copied only.
 """
@@ -259,7 +259,7 @@ def test_copy_waits_and_says_so_when_appended_records_are_not_readable(
         flow.target_log.readable_limit = None
 
     life = resume(flow, at={10.0: catch_up})
-    assert any("cannot be read yet" in one for one in life.troubles)
+    assert any("not readable yet" in one for one in life.troubles)
     assert life.reports[-1].partitions == () or not life.reports[-1].partitions[0].error
     assert violations(flow) == []
     assert kinds(life) == []

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from sparkmirror.config.settings import FetchSettings, IncidentPolicies
+from sparkmirror.config.settings import IncidentPolicies
 from sparkmirror.connectors.source_topics import MirroredPartition
 from sparkmirror.connectors.start_positions import KnownPosition, StartPositions
 from sparkmirror.formats.source_offsets import StoredPosition
@@ -21,6 +21,7 @@ from sparkmirror.task import comparison_runner
 from sparkmirror.task.copy_partition import ClusterAliases, CopyPartition
 from sparkmirror.task.messages import PartitionStart, Split
 from sparkmirror.task.source_log_recovery import SourceLogRecovery
+from sparkmirror.wire.settings import FetchSettings
 from support.mirrors import scripted_mirror
 from support.mirrors.interrupted_copy import (
     fill,

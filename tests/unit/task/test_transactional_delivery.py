@@ -10,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sparkmirror.config.settings import FetchSettings, ProduceSettings
 from sparkmirror.errors import FencedError
 from sparkmirror.model import TopicPartition
 from sparkmirror.task import copy_task, task_builder
@@ -21,7 +20,7 @@ from sparkmirror.task.messages import (
     TaskSettings,
     TransactionStart,
 )
-from sparkmirror.wire.settings import ConnectionSettings
+from sparkmirror.wire.settings import ConnectionSettings, FetchSettings, ProduceSettings
 from sparkmirror.wire.transaction import ProducerIdAndEpoch
 from support.data.record_batches import encode, marker, numbered
 from support.peers.fake_cluster import FakeCluster, FakeLoop, partition_data
@@ -261,7 +260,7 @@ def test_a_lost_sequence_of_a_position_aborts_the_transaction() -> None:
 
 
 def test_a_target_that_lost_committed_records_ends_the_task() -> None:
-    """Nothing is committed behind the loss: the driver finds out where to go on."""
+    """Nothing is committed behind the loss: the driver finds out where to continue."""
     bench = Bench()
     bench.grow(0, 2)
     bench.settle()

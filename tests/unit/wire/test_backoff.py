@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pauses grow, stay bounded and begin anew."""
+"""Pauses grow, stay bounded and begin again."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_unknown_error_codes_are_quarantined_not_ignored() -> None:
     ],
 )
 def test_each_code_has_its_remedy(code: int, remedy: Remedy) -> None:
-    """In particular: what may be in the log already is sent again, never numbered anew."""
+    """In particular: what may be in the log already is sent again, never renumbered."""
     assert error_codes.remedy(code) is remedy
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the log goes on behind a damaged record batch."""
+"""Where the log continues behind a damaged record batch."""
 
 from __future__ import annotations
 

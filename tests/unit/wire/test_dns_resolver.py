@@ -124,7 +124,7 @@ def test_a_name_that_does_not_resolve_is_a_failure_with_the_reason(
     outcome = send(loop, resolver, Address(NAME, 9092))
     run_until(loop, lambda: outcome.is_over)
     (failure,) = outcome.failures
-    assert "cluster 'b': broker broker.example:9092: its name does not resolve" in str(failure)
+    assert "cluster 'b': broker broker.example:9092: the host name does not resolve" in str(failure)
     assert str(trouble) in str(failure)
 
 
@@ -175,7 +175,7 @@ def test_a_name_that_is_never_resolved_is_given_up(
     clock.advance(0.2)
     loop.run_once(0.0)
     (failure,) = outcome.failures
-    assert "its name was not resolved within 5 s" in str(failure)
+    assert "the host name was not resolved within 5 s" in str(failure)
 
 
 def test_new_addresses_are_taken_when_the_resolver_answers_again(

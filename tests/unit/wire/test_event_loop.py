@@ -12,7 +12,7 @@ UNWOKEN_SECONDS = 120.0  # what a turn takes that no call ends
 
 
 def test_calls_of_other_threads_are_made_on_the_loops_own() -> None:
-    """Soon, in order, and also those that are asked for by one of them."""
+    """Soon, in order, and also those that are requested by one of them."""
     loop, made = EventLoop(), []
 
     def call(number: int) -> None:

@@ -144,7 +144,7 @@ def test_the_wait_grows_while_a_partition_is_held_back_and_nothing_comes() -> No
 
 
 def test_nothing_is_asked_for_while_the_memory_bound_is_reached() -> None:
-    """Reading goes on when record batches are acknowledged; in the end nothing is held."""
+    """Reading continues when record batches are acknowledged; in the end nothing is held."""
     bench = FetcherHarness()
     bench.start()
     bench.request().fetched(data(A, 0), data(B, 0))
@@ -165,7 +165,7 @@ def test_nothing_is_asked_for_while_the_memory_bound_is_reached() -> None:
 
 
 def test_a_lost_connection_costs_neither_position_nor_memory() -> None:
-    """Both partitions are in trouble, look for their leader, and go on where they were."""
+    """Both partitions are in trouble, look for their leader, and continue where they were."""
     bench = FetcherHarness()
     bench.start()
     bench.request().fetched(data(A, 0))
@@ -274,7 +274,7 @@ def test_a_moved_partition_is_read_from_its_new_leader() -> None:
 
 @pytest.mark.parametrize("code", [REFUSED, 9_999, error_codes.CORRUPT_SOURCE_BATCH])
 def test_whatever_the_error_the_partition_comes_back(code: int) -> None:
-    """Never given up: after its pause metadata is asked for and it is read again."""
+    """Never given up: after its pause metadata is requested and it is read again."""
     bench = FetcherHarness()
     bench.start()
     if code == error_codes.CORRUPT_SOURCE_BATCH:
@@ -324,7 +324,7 @@ def test_many_partitions_without_a_leader_ask_calmly() -> None:
 
 
 def test_a_position_outside_the_log_is_somebody_elses_decision() -> None:
-    """The partition rests until it is told where to go on."""
+    """The partition waits until it gets a new position."""
     bench = FetcherHarness()
     bench.start()
     bench.request().fetched(error(A, OUT_OF_RANGE))
@@ -625,7 +625,7 @@ def test_a_session_without_partitions_takes_no_share_of_the_memory() -> None:
 
 
 def test_an_answer_that_cannot_be_read_is_a_lost_request() -> None:
-    """Its memory is free again, once, and its partitions are asked for anew."""
+    """Its memory is free again, once, and its partitions are requested again."""
     bench = FetcherHarness()
     bench.start()
     request = bench.request()

@@ -21,7 +21,7 @@ FENCED, NOT_AUTHORIZED = 74, 29
 
 
 class EpochBench(FetcherHarness):
-    """A fetcher that goes on with A at offset 2, read under leader epoch 5."""
+    """A fetcher that continues with A at offset 2, read under leader epoch 5."""
 
     def __init__(self, fetch_version: int = 11) -> None:
         super().__init__(fetch_version=fetch_version)
@@ -110,7 +110,7 @@ def test_idle_neighbours_do_not_make_requests_more_frequent(version: int) -> Non
 
 @pytest.mark.parametrize("version", OLD)
 def test_the_last_epoch_is_compared_before_anything_is_read(version: int) -> None:
-    """One question for all partitions of a leader that have one; reading goes on after it."""
+    """One question for all partitions of a leader that have one; reading continues after it."""
     bench = EpochBench(version)
     bench.start()
     question = bench.question()

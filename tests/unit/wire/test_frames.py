@@ -116,14 +116,14 @@ def test_frames_can_be_patched_in_place() -> None:
 @pytest.mark.parametrize("length", [0, -1, -(2**31), MAX_FRAME_BYTES + 1, 0x48545450])
 def test_a_length_that_makes_no_sense_is_refused(length: int) -> None:
     """Something else than Kafka listens there (the last one is an HTTP server's first word)."""
-    with pytest.raises(WireError, match="is it a Kafka port"):
+    with pytest.raises(WireError, match="is a Kafka listener"):
         feed(FrameReader(), struct.pack(">i", length) + b"x" * 10, [])
 
 
 def test_nobody_gets_much_room_before_being_known() -> None:
     """A few bytes of a stranger must not set a gigabyte aside; a broker's may."""
     announced = struct.pack(">i", MAX_UNTRUSTED_FRAME_BYTES + 1)
-    with pytest.raises(WireError, match="is it a Kafka port"):
+    with pytest.raises(WireError, match="is a Kafka listener"):
         feed(FrameReader(), announced, [])
     assert feed(trusting(), announced, []) == []
     assert feed(FrameReader(), framed([b"x" * MAX_UNTRUSTED_FRAME_BYTES]), []) == [

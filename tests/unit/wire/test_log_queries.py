@@ -86,7 +86,7 @@ def test_an_error_of_the_leader_is_handed_on() -> None:
 
 
 def test_a_broker_without_the_api_is_told_apart_from_a_lost_one() -> None:
-    """The caller goes on without the check on one, and asks again on the other."""
+    """The caller continues without the check on one, and asks again on the other."""
     without = Asked()
     without.cluster.connection(1).refused_keys.add(KEY)
     without.ask()

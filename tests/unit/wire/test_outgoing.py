@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which record batches of a fetch response go on, how far reading got, and what is pinned."""
+"""Which batches of a fetch response are copied, how far was read, and what is pinned."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def transactional(first: int, count: int, producer_id: int) -> bytearray:
 
 
 def copied(admitted: PreparedBatches) -> list[int]:
-    """The source offsets that go on, in order, proven by the records themselves."""
+    """The source offsets that are copied, in order, proven by the records themselves."""
     found = []
     for out in admitted.batches:
         offsets = [o for run in out.runs for o in range(run.first, run.first + run.length)]
@@ -119,7 +119,7 @@ def test_markers_only_advance_the_position() -> None:
 
 
 def test_aborted_transactions_are_dropped_until_their_marker() -> None:
-    """The same producer's next, committed transaction goes on."""
+    """The same producer's next, committed transaction is copied."""
     records = response(
         transactional(0, 2, 7),
         transactional(2, 1, 7),

@@ -119,7 +119,7 @@ def test_a_request_is_not_larger_than_allowed_except_for_a_single_batch() -> Non
 
 
 def test_what_cannot_fit_into_a_request_is_refused_before_it_is_sent() -> None:
-    """After the answers of those before it; pieces go in its place and the others go on."""
+    """After the answers of those before it; pieces go in its place and the others continue."""
     small = ProducerHarness().batch(1).size
     limit = 200 + 3 * small
     bench = ProducerHarness(max_request_bytes=limit, is_size_final=True)
@@ -202,7 +202,7 @@ def test_an_answer_that_says_nothing_of_a_partition_is_no_answer() -> None:
     request = bench.broker().waiting.popleft()
     bench.logs[TP].append(request.batches[TP])
 
-    with pytest.raises(UndecodableResponseError, match="does not speak of"):
+    with pytest.raises(UndecodableResponseError, match="a produce response lacks"):
         request.produced({OTHER: (0, 5)})
     request.fail(UnreachableError("closed", cluster="fake"))
 
@@ -563,7 +563,7 @@ def test_what_was_thrown_away_is_not_tried_again() -> None:
 
 
 def test_what_was_surely_refused_can_be_taken_back() -> None:
-    """It gets its sequence anew; what may be on the target keeps it."""
+    """It gets a new sequence; what may be on the target keeps it."""
     bench = ProducerHarness()
     part = bench.parts[TP]
     bench.offer(1, 2)

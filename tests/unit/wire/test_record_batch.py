@@ -112,7 +112,7 @@ def test_other_format_versions_are_refused_by_name(magic: int) -> None:
     raw = encode(numbered(0, 3))
     struct.pack_into(">b", raw, 16, magic)
 
-    with pytest.raises(CorruptRecordBatchError, match=f"format version {magic}"):
+    with pytest.raises(CorruptRecordBatchError, match=f"message format {magic}"):
         list(split_batches(memoryview(raw)))
 
 
@@ -142,7 +142,7 @@ def test_a_count_that_does_not_fit_the_offsets_is_damage(
         count=count,
     )
 
-    with pytest.raises(CorruptRecordBatchError, match=f"claims {count} records"):
+    with pytest.raises(CorruptRecordBatchError, match=f"a record count of {count}"):
         RecordBatch(memoryview(raw)).verify()
 
 

@@ -69,7 +69,7 @@ def wait(sock: TlsSocket, events: int) -> None:
 
 
 def bodies(sizes: list[int]) -> list[bytes]:
-    """Buffers that can be told apart."""
+    """Buffers that can be distinguished."""
     return [bytes([number % 251]) * size for number, size in enumerate(sizes)]
 
 
@@ -152,7 +152,7 @@ def test_the_end_is_told_after_what_came_before_it() -> None:
 
 
 def test_why_the_peer_hung_up_is_known_also_to_who_was_writing() -> None:
-    """With TLS 1.3 a client has begun to send before it hears that its certificate is missing."""
+    """With TLS 1.3 a client has started to send before it hears that its certificate is missing."""
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     demanding = server_context(
@@ -177,4 +177,4 @@ def test_why_the_peer_hung_up_is_known_also_to_who_was_writing() -> None:
     security = SecuritySettings(SecurityProtocol.SSL, CLIENT)
     assert tls_error_hint(written.value, "b:1", security) == ""
     assert words is not None
-    assert "asks for a certificate" in tls_error_hint(words, "b:1", security)
+    assert "requires a client certificate" in tls_error_hint(words, "b:1", security)

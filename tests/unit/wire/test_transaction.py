@@ -135,7 +135,7 @@ def test_the_new_identity_of_version_2_is_used_for_the_next_transaction() -> Non
 
 
 def test_version_1_keeps_its_identity_after_a_commit_and_renews_it_after_an_abort() -> None:
-    """The new epoch is asked for with the old one, which a successor's epoch would refuse."""
+    """The new epoch is requested with the old one, which a successor's epoch would refuse."""
     bench = Bench(has_v2=False)
     bench.open()
     bench.transactions.commit()
@@ -168,7 +168,7 @@ def test_a_coordinator_that_moved_is_found_again() -> None:
 
 
 def test_a_lost_connection_is_opened_again_and_the_same_asked() -> None:
-    """Features are asked for anew: the broker may be another version by now."""
+    """Features are requested again: the broker may be another version by now."""
     bench = Bench()
     bench.open()
     bench.transactions.commit()

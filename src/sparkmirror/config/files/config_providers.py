@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Config providers: `${file:/path:key}`, `${directory:/dir:name}` and `${env:NAME}`.
 
-References are resolved when settings are made, not when the file is read. In a file the three
-providers exist under these names without any `config.providers` line; a line that declares one of
-the names, with its `allowed.paths` or `allowlist.pattern`, takes its place. What comes over REST is
-not the operator's: there only declared providers count.
+References are resolved when settings are read, not when the file is parsed. In a file the three
+providers are available under these names without a `config.providers` line. A line that declares
+one of the names, with `allowed.paths` or `allowlist.pattern`, replaces it. Configurations that come
+over REST may use declared providers only.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ BUILT_IN = ("file", "directory", "env")  # the names that need no line
 
 @dataclass(frozen=True, slots=True)
 class ResolvedText:
-    """A text after resolution; `found` is what came through providers, piece by piece.
+    """A text with its references resolved; `provided_parts` are the values of the references.
 
-    `is_literal`: something in it looks like a reference and stands for itself.
+    `is_literal`: a part of the text looks like a reference and is kept as it is.
     """
 
     text: str = field(repr=False)
@@ -45,19 +45,18 @@ class ResolvedText:
 
     @property
     def from_provider(self) -> bool:
-        """Whether any part of it is not the file's own."""
         return bool(self.provided_parts)
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """`${provider:[path:]key}` as it stands in a text; without a colon it names no provider."""
+    """`${provider:[path:]key}` in a text; without a colon it names no provider."""
 
     whole: str
 
     @property
     def parts(self) -> tuple[str, str, str] | None:
-        """Provider, path and key; a key may hold colons."""
+        """Provider, path and key; a key may contain colons."""
         name, has_key, rest = self.whole[2:-1].partition(":")
         path, has_path, key = rest.partition(":")
         if not has_key:
@@ -66,7 +65,7 @@ class Reference:
 
 
 def split_references(text: str) -> Iterator[str | Reference]:
-    """The text in pieces: what is between references, and the references."""
+    """Split a text into references and the text between them."""
     at = 0
     while (start := text.find("${", at)) >= 0 and (end := text.find("}", start)) >= 0:
         yield text[at:start]
@@ -76,11 +75,9 @@ def split_references(text: str) -> Iterator[str | Reference]:
 
 
 class ConfigProvider(Protocol):
-    """Looks one reference up; LookupError says, as the end of a sentence, why there is nothing."""
+    """Looks up a reference. Raises LookupError with the reason, as the end of a sentence."""
 
-    def get(self, path: str, key: str) -> str:
-        """The value of `key` at `path`."""
-        ...
+    def get(self, path: str, key: str) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +97,7 @@ class _AllowedPaths:
     def check(self, path: Path) -> None:
         real = path.resolve()
         if self.paths and not any(real.is_relative_to(allowed) for allowed in self.paths):
-            raise LookupError(f"{path} lies outside the provider's allowed.paths")
+            raise LookupError(f"{path} is outside the provider's allowed.paths")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +107,11 @@ class FileConfigProvider:
     allowed: _AllowedPaths = _AllowedPaths()
 
     def get(self, path: str, key: str) -> str:
-        """The value of `key` in the properties file at `path`."""
+        """Return the value of `key` in the properties file at `path`."""
         if not path:
             raise LookupError("it names no file; write ${file:/path/of/file:key}")
         self.allowed.check(Path(path))
-        record_file(Path(path))  # also one that will come later
+        record_file(Path(path))  # even if it does not exist yet
         if Path(path).exists() and not Path(path).is_file():
             raise LookupError(f"{path} is not a file")
         try:
@@ -128,12 +125,12 @@ class FileConfigProvider:
 
 @dataclass(frozen=True, slots=True)
 class DirectoryConfigProvider:
-    """Files of a directory, each holding one value, as Kubernetes mounts secrets."""
+    """Files of a directory, one value in each, as Kubernetes mounts secrets."""
 
     allowed: _AllowedPaths = _AllowedPaths()
 
     def get(self, path: str, key: str) -> str:
-        """The whole content of the file `key` in the directory `path`."""
+        """Return the content of the file `key` in the directory `path`."""
         if not path:
             raise LookupError("it names no directory; write ${directory:/path:file}")
         file = Path(path, key)
@@ -142,7 +139,7 @@ class DirectoryConfigProvider:
         if not Path(path).is_dir():
             raise LookupError(f"{path} is not a directory")
         if file.parent != Path(path) or not file.is_file():
-            raise LookupError(f"{path} holds no file {key!r}")
+            raise LookupError(f"{path} has no file {key!r}")
         try:
             content = read_bounded(file, MAX_BYTES)
             text = None if content is None else content.decode()
@@ -160,7 +157,7 @@ class EnvVarConfigProvider:
     allowed: re.Pattern[str] = re.compile(r".*")
 
     def get(self, path: str, key: str) -> str:
-        """The variable `key`; a path makes no sense here."""
+        """Return the variable `key`; `path` must be empty."""
         if path:
             raise LookupError("an environment variable has no path; write ${env:NAME}")
         if not self.allowed.fullmatch(key):
@@ -171,7 +168,7 @@ class EnvVarConfigProvider:
 
 
 class ReferenceResolver:
-    """All providers of a file by name."""
+    """Resolves references with the built-in providers and those that a file declares."""
 
     def __init__(self, declared: Mapping[str, ConfigProvider]) -> None:
         self._declared = dict(declared)
@@ -185,10 +182,10 @@ class ReferenceResolver:
     def resolve(
         self, text: str, *, is_secret: bool = False, from_request: bool = False
     ) -> ResolvedText:
-        """`text` with every reference replaced; LookupError names the one that leads nowhere.
+        """Replace every reference. Raises LookupError that names an invalid one.
 
-        In a secret, what names no provider stands for itself, as in Java: it may be part of a
-        password.
+        In a secret, a reference to an unknown provider is kept as it is, as in Java: it may be part
+        of a password.
         """
         known = self._declared if from_request else self._known
         found: list[str] = []
@@ -207,26 +204,28 @@ class ReferenceResolver:
 
 
 def _names_no_provider(reference: Reference, known: Mapping[str, ConfigProvider]) -> bool:
-    """Whether it may be meant as it stands: no provider here has the name, nor anywhere."""
+    """Whether the text can be literal: no known or built-in provider has the name."""
     return reference.parts is None or reference.parts[0] not in (*known, *BUILT_IN)
 
 
 def _look_up(reference: Reference, known: Mapping[str, ConfigProvider]) -> str:
     if reference.parts is None or reference.parts[0] not in known:
-        raise LookupError(f"{reference.whole} leads nowhere: {_unknown(reference, known)}")
+        raise LookupError(
+            f"{reference.whole} cannot be resolved: {_unknown_provider(reference, known)}"
+        )
     name, path, key = reference.parts
     try:
         return known[name].get(path, key)
     except LookupError as error:
         reason = str(error.args[0]).rstrip(".")
-        raise LookupError(f"{reference.whole} leads nowhere: {reason}") from error
-    except (OSError, ValueError) as error:  # a name that no file and no variable can have
+        raise LookupError(f"{reference.whole} cannot be resolved: {reason}") from error
+    except (OSError, ValueError) as error:  # an invalid name of a file or variable
         reason = getattr(error, "strerror", None) or str(error)
-        raise LookupError(f"{reference.whole} leads nowhere: {reason}") from error
+        raise LookupError(f"{reference.whole} cannot be resolved: {reason}") from error
 
 
-def _unknown(reference: Reference, known: Mapping[str, ConfigProvider]) -> str:
-    """Why there is no provider for a reference, and what to do."""
+def _unknown_provider(reference: Reference, known: Mapping[str, ConfigProvider]) -> str:
+    """Return why a reference has no provider, and the remedy."""
     if reference.parts is None:
         bare = reference.whole[2:-1]
         return f"it names no config provider; an environment variable is written ${{env:{bare}}}"
@@ -235,8 +234,8 @@ def _unknown(reference: Reference, known: Mapping[str, ConfigProvider]) -> str:
         java = next(java for java, kind in _CLASSES.items() if kind == name)
         limit = "allowlist.pattern" if name == "env" else "allowed.paths"
         return (
-            "over REST only those config providers count that the file of this process declares: "
-            f"write config.providers={name} there, config.providers.{name}.class={java} and, as "
+            "over REST only config providers that the file of this process declares may be used: "
+            f"set config.providers={name} there, config.providers.{name}.class={java} and, as "
             f"its limit, config.providers.{name}.param.{limit}"
         )
     there_are = f"there are {', '.join(sorted(known))}" if known else "none is declared"
@@ -244,7 +243,7 @@ def _unknown(reference: Reference, known: Mapping[str, ConfigProvider]) -> str:
 
 
 def create_resolver(raw: Mapping[str, Property]) -> tuple[ReferenceResolver, list[ConfigError]]:
-    """The providers that a file declares, with what is wrong about the declarations."""
+    """Return a resolver with the providers that a file declares, and errors of declarations."""
     providers: dict[str, ConfigProvider] = {}
     errors: list[ConfigError] = []
     declared = raw.get("config.providers")
@@ -254,16 +253,18 @@ def create_resolver(raw: Mapping[str, Property]) -> tuple[ReferenceResolver, lis
             names = parse_list(declared.text)[0]
         except InvalidValueError as error:
             errors.append(_about(declared, str(error)))
-    # A limit on a built-in name counts even if the name is not listed: better safe than MM2's way.
+    # A limit on a built-in provider applies even if config.providers does not list it. MM2 ignores
+    # such a limit.
     limited = (n for n in BUILT_IN if any(k.startswith(f"config.providers.{n}.") for k in raw))
     for name in dict.fromkeys((*names, *limited)):
         prefix = f"config.providers.{name}."
         class_entry = raw.get(f"{prefix}class")
         kind = _CLASSES.get(class_entry.text.strip()) if class_entry else name
         if kind not in _CLASSES.values():
-            blame = class_entry or declared
-            if blame is not None:
-                errors.append(_about(blame, f"names no known provider: write one of {_known()}"))
+            entry = class_entry or declared
+            if entry is not None:
+                known = ", ".join(_CLASSES)
+                errors.append(_about(entry, f"names no known provider: use one of {known}"))
             continue
         params = {
             key.removeprefix(f"{prefix}param."): entry
@@ -273,13 +274,13 @@ def create_resolver(raw: Mapping[str, Property]) -> tuple[ReferenceResolver, lis
         try:
             providers[name] = _make(str(kind), params)
         except InvalidValueError as error:
-            entry = params.get("allowed.paths") or params["allowlist.pattern"]
-            errors.append(_about(entry, str(error)))
+            limit = params.get("allowed.paths") or params["allowlist.pattern"]
+            errors.append(_about(limit, str(error)))
     return ReferenceResolver(providers), errors
 
 
 def undeclared_provider_warning(file: PropertiesFile, key: str) -> str:
-    """A sentence about `config.providers.<name>.…` of a name that no line declares; else empty."""
+    """Return a warning if `config.providers.<name>.…` has an undeclared name; else empty."""
     name = key.removeprefix("config.providers.").partition(".")[0]
     listed = file.entries.get("config.providers")
     names = [item.strip() for item in listed.text.split(",")] if listed else []
@@ -298,10 +299,6 @@ def _make(kind: str, params: Mapping[str, Property]) -> ConfigProvider:
     paths = params.get("allowed.paths")
     allowed = _AllowedPaths.parse(paths.text) if paths else _AllowedPaths()
     return FileConfigProvider(allowed) if kind == "file" else DirectoryConfigProvider(allowed)
-
-
-def _known() -> str:
-    return ", ".join(_CLASSES)
 
 
 def _about(entry: Property, sentence: str) -> ConfigError:

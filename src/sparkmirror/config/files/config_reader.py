@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads layered texts into typed values by the key table, and into fields of settings classes.
 
-A wrong value becomes a notice and its default is used, so that one pass over a file finds all
-errors.
+An invalid value becomes a notice and the default is used, so one pass over a file finds all errors.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from sparkmirror.model import Secret
 
 
 class ConfigReader:
-    """Reads one layered map; `section` is its heading in what `check` prints."""
+    """Reads one layered map; `section` is its heading in the output of `check`."""
 
     def __init__(
         self, section: str, values: LayeredConfig, resolver: ReferenceResolver, report: ConfigReport
@@ -36,16 +35,16 @@ class ConfigReader:
         self._parsed: dict[str, object] = {}
         self._hidden: set[str] = set()
         self._provided: set[str] = set()
-        self._wrong: set[str] = set()
+        self._invalid: set[str] = set()
 
     def read_all(self, keys: Iterable[ConfigKey]) -> None:
-        """Parse and check every key of the table, present or not."""
+        """Parse and check every key of a table, whether set or not."""
         for key in keys:
             self._keys[key.name] = key
             self._parsed[key.name] = self._read(key)
 
     def filled(self, settings: type) -> dict[str, Any]:
-        """The fields of `settings` that the keys of this reader fill."""
+        """Return the fields of the class `settings` that this reader's keys fill."""
         return {
             field.name: self._field_value(key, field)
             for key in self._keys.values()
@@ -68,51 +67,49 @@ class ConfigReader:
         )
 
     def has_key(self, name: str) -> bool:
-        """Whether the table has such a key."""
         return name in self._parsed
 
     def is_in_file(self, name: str) -> bool:
-        """Whether a line of the file gave the key."""
+        """Whether a line of the file sets the key."""
         value = self._values.get(name)
         return value is not None and value.origin.line > 0
 
     def is_configured(self, name: str) -> bool:
-        """Whether a line of the file or a profile gave the key."""
+        """Whether a line of the file or a profile sets the key."""
         origin = self.origin(name)
         return bool(origin.line or origin.profile)
 
     def is_hidden(self, name: str) -> bool:
-        """Whether a message may not show the key's value."""
+        """Whether messages must not show the key's value."""
         return name in self._hidden
 
     def is_invalid(self, name: str) -> bool:
-        """Whether the key's value was refused, and its default stands in."""
-        return name in self._wrong
+        """Whether the key's value was invalid; its default is used then."""
+        return name in self._invalid
 
     def came_from_provider(self, name: str) -> bool:
-        """Whether a part of the key's value came through a config provider."""
+        """Whether a part of the key's value came from a config provider."""
         return name in self._provided
 
     def origin(self, name: str) -> Origin:
-        """Where the key's value came from."""
         value = self._values.get(name)
         return Origin(name) if value is None else value.origin
 
     def value(self, name: str) -> LayeredValue:
-        """The layered value of a key, for a notice about it."""
+        """Return the layered value of a key, for a notice about it."""
         return self._values.get(name) or LayeredValue("", Origin(name))
 
     def resolved_text(self, name: str) -> str | None:
-        """The text of any key, table or not, with its references resolved."""
+        """Return the text of any key, even of none in the table, with its references resolved."""
         value = self._values.get(name)
         return None if value is None else self._resolve(name, value).text
 
     def resolve_all(self) -> dict[str, str]:
-        """The whole map with its references resolved."""
+        """Return the whole map with its references resolved."""
         return {name: self._resolve(name, value).text for name, value in self._values.items()}
 
     def with_prefix(self, prefix: str, without: Collection[str]) -> dict[str, str]:
-        """The resolved texts of all keys behind `prefix`, save those named."""
+        """Return the resolved texts of keys with `prefix`, except those in `without`."""
         names = (n for n in self._values if n.startswith(prefix))
         return {
             short: self._resolve(name, self._values[name]).text
@@ -121,36 +118,32 @@ class ConfigReader:
         }
 
     def boolean(self, name: str) -> bool:
-        """The parsed BOOLEAN `name`."""
         return self._parsed[name] is True
 
     def integer(self, name: str) -> int:
-        """The parsed number `name`; 0 if it has no value."""
+        """Return a number; 0 if it has no value."""
         value = self._parsed[name]
         return value if isinstance(value, int) else 0
 
     def string(self, name: str) -> str:
-        """The parsed text `name`; empty if it has no value."""
+        """Return a text; empty if it has no value."""
         value = self._parsed[name]
         return value if isinstance(value, str) else ""
 
     def secret(self, name: str) -> Secret | None:
-        """The PASSWORD `name`; None if it has no value."""
         value = self._parsed[name]
         return value if isinstance(value, Secret) else None
 
     def double(self, name: str) -> float:
-        """The parsed DOUBLE `name`; 0 if it has no value."""
+        """Return a DOUBLE; 0 if it has no value."""
         value = self._parsed[name]
         return value if isinstance(value, float) else 0.0
 
     def strings(self, name: str) -> tuple[str, ...]:
-        """The parsed LIST `name`."""
         value = self._parsed[name]
         return value if isinstance(value, tuple) else ()
 
     def optional_integer(self, name: str) -> int | None:
-        """The parsed number, or None where nothing is set."""
         value = self._parsed[name]
         return value if isinstance(value, int) else None
 
@@ -159,8 +152,8 @@ class ConfigReader:
         if value is None:
             return self._absent(key)
         resolved = self._resolve(key.name, value)
-        if resolved is _NOTHING:
-            self._wrong.add(key.name)
+        if resolved is _UNRESOLVED:
+            self._invalid.add(key.name)
             return key.default_value()
         text = resolved.text
         hidden = key.is_secret or resolved.from_provider
@@ -171,15 +164,15 @@ class ConfigReader:
         try:
             parsed = key.parse(text)
         except InvalidValueError as error:
-            self._wrong.add(key.name)
-            said = f"{error.rule}, which [hidden] does not satisfy" if hidden else str(error)
+            self._invalid.add(key.name)
+            reason = f"{error.rule}, which [hidden] does not satisfy" if hidden else str(error)
             self._report.error(
-                value, key.name, f"{value.origin.key or key.name} {said}{_comment_hint(text)}."
+                value, key.name, f"{value.origin.key or key.name} {reason}{_comment_hint(text)}."
             )
             return key.default_value()
-        self._remark(key, value, resolved)
+        self._warn(key, value, resolved)
         if key.no_effect and not value.origin.line:
-            return parsed  # nobody wrote it and it changes nothing
+            return parsed  # not set, and without effect
         self._report.effective.append(
             EffectiveValue(
                 self._section,
@@ -202,14 +195,14 @@ class ConfigReader:
             )
         return key.default_value()
 
-    def _remark(self, key: ConfigKey, value: LayeredValue, resolved: ResolvedText) -> None:
+    def _warn(self, key: ConfigKey, value: LayeredValue, resolved: ResolvedText) -> None:
         if not value.origin.line:
             return
         if resolved.is_literal:
             self._report.warn(
                 value.origin,
-                f"{value.origin.key} has a ${{...}} that names no config provider: it is taken as "
-                "it stands, as in Java.",
+                f"{value.origin.key} has a ${{...}} that names no config provider: it is used as "
+                "literal text, as in Java.",
             )
         if key.no_effect:
             self._report.warn(
@@ -233,14 +226,14 @@ class ConfigReader:
             )
         except LookupError as error:
             self._report.error(value, name, f"{value.origin.key or name}: {error.args[0]}.")
-            return _NOTHING
+            return _UNRESOLVED
         self._report.redact(resolved)
         return resolved
 
 
 @dataclass(frozen=True, slots=True)
 class SettingsAndReaders:
-    """Settings, and the readers that rules between keys ask."""
+    """Settings, and the readers that rules between keys need."""
 
     settings: FlowSettings
     connector: ConfigReader
@@ -248,13 +241,11 @@ class SettingsAndReaders:
 
 
 _NO_VALUE = {ConfigType.STRING: "", ConfigType.CLASS: "", ConfigType.LIST: ()}
-_NOTHING = ResolvedText(
-    "", provided_parts=("",)
-)  # a reference that leads nowhere; already reported
+_UNRESOLVED = ResolvedText("", provided_parts=("",))  # an invalid reference; already reported
 
 
 def _comment_hint(text: str) -> str:
-    return " (a comment needs a line of its own)" if "#" in text else ""
+    return " (a comment must be on a separate line)" if "#" in text else ""
 
 
 def _shown(parsed: object, text: str) -> str:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which line of the file decides which value: MM2's precedence in dedicated mode.
+"""MM2's precedence between the lines of a file, in dedicated mode.
 
-Three maps are derived from the file for a pair A->B: the properties of a cluster, the connector
-configuration and the worker configuration; from the connector's those of the clients. Every
-value remembers the line it came from and the lines it won against. A profile's values are below
-all of them (`config/keys/service_profiles.py`).
+Three maps are derived from the file for a flow A->B: the properties of a cluster, the connector
+configuration and the worker configuration. The clients' configurations are derived from the
+connector's. Every value has the line that it came from and the lines that it overrode. A profile's
+values have the lowest precedence (`config/keys/service_profiles.py`).
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from sparkmirror.model import Flow
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a text stands: the key as written and its line; line 0 means nobody wrote it.
+    """Where a text came from: its key as written and its line.
 
-    Then a profile may have given it, for a reason.
+    Line 0: not from a line, but from `profile` with its `reason`, or else a default.
     """
 
     key: str
@@ -49,7 +49,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class LayeredValue:
-    """A text, where it came from and whom it won against (the strongest loser first)."""
+    """A text, its origin and the origins that it overrode, by descending precedence."""
 
     text: str = field(repr=False)
     origin: Origin
@@ -57,21 +57,21 @@ class LayeredValue:
     from_request: bool = False  # it came over REST
 
     def overriding(self, loser: LayeredValue) -> LayeredValue:
-        """This value, remembering that it beat `loser`."""
-        beaten = (*self.overrode, loser.origin, *loser.overrode)
-        given = dict.fromkeys(o for o in beaten if o != self.origin and (o.line or o.profile))
-        return replace(self, overrode=tuple(given))
+        """Return this value with `loser` among those that it overrode."""
+        losers = (*self.overrode, loser.origin, *loser.overrode)
+        known = dict.fromkeys(o for o in losers if o != self.origin and (o.line or o.profile))
+        return replace(self, overrode=tuple(known))
 
     def yields_to(self, other: LayeredValue) -> bool:
-        """Whether `other` wins wherever it stands: a profile is weaker than any line."""
+        """Whether `other` wins in any layer: every line wins over a profile."""
         return bool(self.origin.profile and other.origin.line)
 
 
 class LayeredConfig(dict[str, LayeredValue]):
-    """Key -> value, built layer by layer; nothing that loses is forgotten."""
+    """Key -> value, built layer by layer; values remember what they overrode."""
 
     def put(self, key: str, value: LayeredValue) -> None:
-        """Set the key; what was there is remembered as overridden."""
+        """Set the key; the value overrides the present one."""
         present = self.get(key)
         if present is None:
             self[key] = value
@@ -81,7 +81,7 @@ class LayeredConfig(dict[str, LayeredValue]):
             )
 
     def put_if_absent(self, key: str, value: LayeredValue) -> None:
-        """Set the key unless it is there; then the present value has won against this one."""
+        """Set the key unless it is present; then the present value overrides this one."""
         present = self.get(key)
         if present is None:
             self[key] = value
@@ -91,7 +91,6 @@ class LayeredConfig(dict[str, LayeredValue]):
             )
 
     def put_all(self, layer: Mapping[str, LayeredValue]) -> None:
-        """Put a whole layer."""
         for key, value in layer.items():
             self.put(key, value)
 
@@ -103,12 +102,12 @@ _ROLES = ("producer", "consumer", "admin")
 
 
 def default_value(text: str, key: str = "") -> LayeredValue:
-    """A value that no line of the file gave."""
+    """Return a value that is not from a line of the file."""
     return LayeredValue(text, Origin(key))
 
 
 def with_prefix(raw: RawProperties, prefix: str) -> LayeredConfig:
-    """The entries whose key starts with `prefix`, without it."""
+    """Return the entries whose key starts with `prefix`, without it."""
     cut = len(prefix)
     return LayeredConfig(
         (key[cut:], _written(entry))
@@ -122,7 +121,7 @@ def _written(entry: Property) -> LayeredValue:
 
 
 def cluster_properties(raw: RawProperties, alias: str) -> LayeredConfig:
-    """What the file says about one cluster, shared security settings spread to its clients."""
+    """Return the properties of a cluster; its clients inherit shared security settings."""
     properties = with_prefix(raw, f"{alias}.")
     for key in sorted(SECURITY_KEY_NAMES & properties.keys()):
         for role in _ROLES:
@@ -136,7 +135,7 @@ def cluster_properties(raw: RawProperties, alias: str) -> LayeredConfig:
 
 
 def profile_names(raw: RawProperties, flow: Flow) -> tuple[str, str]:
-    """The profiles of target and source, as the file names them; references are not resolved."""
+    """Return the profiles of target and source as written; references are not resolved."""
     target, source = (
         next((raw[name].text.strip() for name in (f"{flow}.{key}", key) if name in raw), "")
         for key in (TARGET_KEY, SOURCE_KEY)
@@ -145,7 +144,7 @@ def profile_names(raw: RawProperties, flow: Flow) -> tuple[str, str]:
 
 
 def _profile_layer(raw: RawProperties, flow: Flow, *, is_workers: bool) -> LayeredConfig:
-    """What the flow's profiles say, about the worker or about the rest."""
+    """Return the values of the flow's profiles: worker keys, or all other keys."""
     return LayeredConfig(
         (key, LayeredValue(setting.value, Origin(key, 0, name, setting.reason)))
         for key, (name, setting) in profile_settings(*profile_names(raw, flow)).items()
@@ -156,7 +155,7 @@ def _profile_layer(raw: RawProperties, flow: Flow, *, is_workers: bool) -> Layer
 def connector_config(
     raw: RawProperties, flow: Flow, connector: str = "MirrorSourceConnector"
 ) -> LayeredConfig:
-    """The configuration MM2 stores for a connector of the pair, variables not resolved."""
+    """Return the configuration that MM2 stores for a connector, references not resolved."""
     config = _profile_layer(raw, flow, is_workers=False)
     for key, entry in raw.items():
         if key in GLOBAL_CONNECTOR_NAMES or key.startswith(
@@ -167,7 +166,7 @@ def connector_config(
         for key, value in cluster_properties(raw, alias).items():
             level = side if _CLIENT_LEVEL.match(key) else f"{side}.cluster"
             config.put(f"{level}.{key}", value)
-    # MM2 lets these lose against every line; only a global or per-flow one can exist.
+    # In MM2 every line overrides these; only global lines and lines of flows can set them.
     derived = {
         "name": connector,
         "connector.class": ConnectorClass(connector).java_name,
@@ -184,14 +183,14 @@ def connector_config(
 
 
 def _rename(config: LayeredConfig) -> None:
-    """Old spellings become the new ones, which win."""
+    """Rename deprecated keys; the new name wins if both are set."""
     for old, new in DEPRECATED.items():
         if old in config:
             config.put_if_absent(new, config.pop(old))
 
 
 def _place_syncs(config: LayeredConfig, raw: RawProperties, flow: Flow) -> None:
-    """An offset-syncs topic on the target has the replicas that the target's profile wants."""
+    """Apply the target profile's replication factor to an offset-syncs topic on the target."""
     location = config.get(SYNCS_LOCATION)
     factor = _profile_layer(raw, flow, is_workers=False).get(FACTOR)
     if factor is not None and location is not None and location.text.strip() == "target":
@@ -199,7 +198,7 @@ def _place_syncs(config: LayeredConfig, raw: RawProperties, flow: Flow) -> None:
 
 
 def worker_config(raw: RawProperties, flow: Flow) -> LayeredConfig:
-    """The configuration of the pair's Connect worker, variables not resolved."""
+    """Return the configuration of the flow's Connect worker, references not resolved."""
     config = _profile_layer(raw, flow, is_workers=True)
     config.put_all(cluster_properties(raw, flow.target))
     for key, entry in raw.items():
@@ -225,9 +224,9 @@ def worker_config(raw: RawProperties, flow: Flow) -> LayeredConfig:
 
 
 def rest_connector_config(raw: RawProperties, flow: Flow) -> LayeredConfig:
-    """The flat configuration of a connector on a Connect worker, variables not resolved.
+    """Return the configuration of a connector on a Connect worker, references not resolved.
 
-    Config providers are the worker's: what a connector says about them is left out.
+    `config.providers` keys are dropped: config providers are the worker's.
     """
     config = _profile_layer(raw, flow, is_workers=False)
     for key, entry in raw.items():
@@ -240,14 +239,14 @@ def rest_connector_config(raw: RawProperties, flow: Flow) -> LayeredConfig:
 
 
 def connect_worker_config(worker: LayeredConfig, raw: RawProperties | None = None) -> LayeredConfig:
-    """What a worker's file means to a connector; `raw` is the connector's configuration.
+    """Return the worker's keys that apply to a connector; `raw` is the connector's configuration.
 
-    A connector's producer does not inherit the security of the worker's own client, and a profile
-    that a connector names says nothing about the worker's topics.
+    A connector's producer does not inherit the security of the worker's client, and a profile
+    that a connector names does not apply to the worker's topics.
     """
     config = LayeredConfig()
     if raw is not None:
-        flow = Flow("", "")  # a flat configuration has no lines for one flow
+        flow = Flow("", "")  # a connector's configuration has no keys with a flow's prefix
         for key, value in _profile_layer(raw, flow, is_workers=True).items():
             if key.startswith("producer."):
                 config.put(key, value)
@@ -258,7 +257,10 @@ def connect_worker_config(worker: LayeredConfig, raw: RawProperties | None = Non
 
 
 def client_config(connector: LayeredConfig, side: str, role: str) -> LayeredConfig:
-    """A connector's own client: `side` is source or target, `role` consumer, producer or admin."""
+    """Return the keys of a connector's client.
+
+    `side` is source or target, `role` consumer, producer or admin.
+    """
     config = LayeredConfig()
     for key in SECURITY_KEY_NAMES:
         value = connector.get(f"{side}.cluster.{key}")
@@ -267,7 +269,7 @@ def client_config(connector: LayeredConfig, side: str, role: str) -> LayeredConf
     for prefix in (f"{role}.", f"{side}.{role}."):
         config.put_all(_with_prefix(connector, prefix))
     for key in [key for key in config if key.startswith("override.")]:
-        del config[key]  # `consumer.override.` is about the worker's clients, not the connector's
+        del config[key]  # `consumer.override.` applies to the worker's clients
     if role == "consumer":
         # `consumer.poll.timeout.ms` and `admin.timeout.ms` are connector keys, not client keys.
         config.pop("poll.timeout.ms", None)
@@ -279,7 +281,7 @@ def client_config(connector: LayeredConfig, side: str, role: str) -> LayeredConf
 
 
 def record_producer_config(connector: LayeredConfig, worker: LayeredConfig) -> LayeredConfig:
-    """The producer of mirrored records: the worker's, then the connector's overrides."""
+    """Return the keys of the records' producer: the worker's, then the connector's overrides."""
     config = LayeredConfig()
     for key in SECURITY_KEY_NAMES:
         if key in worker:
@@ -295,6 +297,6 @@ def _with_prefix(layered: LayeredConfig, prefix: str) -> dict[str, LayeredValue]
 
 
 def all_flows(aliases: Iterable[str]) -> list[Flow]:
-    """Every ordered pair of distinct clusters, enabled or not."""
+    """Return every ordered pair of distinct clusters, enabled or not."""
     names = list(aliases)
     return [Flow(a, b) for a in names for b in names if a != b]

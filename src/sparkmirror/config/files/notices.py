@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is reported about a file: its effective values, and sentences that name key and line."""
+"""The report about a file: its effective values, and notices that name key and line."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from sparkmirror.config.files.layering import LayeredValue, Origin
 from sparkmirror.errors import ConfigError
 from sparkmirror.model import HIDDEN, Secret
 
-_SHORTEST_SECRET = 6  # shorter words of the file's own would be taken for it
+_SHORTEST_SECRET = 6  # shorter values would also match ordinary words of messages
 
 
 class NoticeLevel(Enum):
-    """An error keeps the file from being run, the others do not."""
+    """Only an error prevents a run."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -26,16 +26,16 @@ class NoticeLevel(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One remark about a file."""
+    """A message about a key."""
 
     level: NoticeLevel
     key: str
-    where: str  # "line 41"; empty if no line is to blame
+    where: str  # "line 41"; empty if it concerns no line
     message: str
 
     @property
     def line(self) -> int:
-        """The number of the line; 0: no line is to blame."""
+        """The number of the line; 0 if it concerns no line."""
         return int(self.where.removeprefix("line ") or 0)
 
     def __str__(self) -> str:
@@ -44,12 +44,12 @@ class Notice:
 
 
 def notice_at_line(level: NoticeLevel, key: str, line: int, message: str) -> Notice:
-    """A remark about a line; line 0 means that no line is to blame."""
+    """Create a notice about a line; line 0 means none."""
     return Notice(level, key, f"line {line}" if line else "", message)
 
 
 def error_notices(errors: Iterable[ConfigError]) -> list[Notice]:
-    """Remarks with the sentences of errors, which begin with the name of the file."""
+    """Convert errors to notices; the prefix `<file>: ` of messages is dropped."""
     return [
         Notice(NoticeLevel.ERROR, one.key or "", one.where or "", str(one).partition(": ")[2])
         for one in errors
@@ -57,13 +57,13 @@ def error_notices(errors: Iterable[ConfigError]) -> list[Notice]:
 
 
 def sorted_notices(notices: Iterable[Notice]) -> list[Notice]:
-    """Each once: errors first, then in the order of the file."""
+    """Sort by level, then line; drop duplicates."""
     order = list(NoticeLevel)
     return sorted(dict.fromkeys(notices), key=lambda one: (order.index(one.level), one.line))
 
 
 def raise_errors(notices: Iterable[Notice], file: str) -> None:
-    """Raise one ConfigError with the sentences of all errors among `notices`, if there are any."""
+    """Raise one ConfigError with all errors among `notices`, if there are any."""
     errors = [n for n in dict.fromkeys(notices) if n.level is NoticeLevel.ERROR]
     if errors:
         text = "\n".join(f"{file} {error}" for error in errors)
@@ -72,21 +72,21 @@ def raise_errors(notices: Iterable[Notice], file: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class EffectiveValue:
-    """One value that a flow runs with, as `check` shows it."""
+    """An effective value, as `check` prints it."""
 
     section: str
     key: str
     text: str | Secret
     origin: Origin
     overrode: tuple[Origin, ...] = ()
-    no_effect_reason: str = ""  # why it has no effect
+    no_effect_reason: str = ""
 
 
 @dataclass(slots=True)
 class ConfigReport:
-    """What one pass over a flow's configuration gathered.
+    """The effective values and notices of one configuration.
 
-    No sentence shows what came through a config provider, whoever wrote the sentence.
+    `error` and `warn` redact values from config providers.
     """
 
     effective: list[EffectiveValue] = field(default_factory=list)
@@ -94,24 +94,24 @@ class ConfigReport:
     _provided: set[str] = field(default_factory=set, repr=False)
 
     def redact(self, resolved: ResolvedText) -> None:
-        """From here on sentences have `[hidden]` in the place of this value and its items."""
+        """Replace this value and its items by `[hidden]` in later notices."""
         if resolved.from_provider:
             for text in (resolved.text, *resolved.provided_parts):
                 texts = {text.strip(), *(item.strip() for item in text.split(","))}
                 self._provided |= {one for one in texts if len(one) >= _SHORTEST_SECRET}
 
     def error(self, value: LayeredValue, key: str, sentence: str) -> None:
-        """Note that the line behind `value` is wrong; `sentence` begins with the key's name."""
+        """Add an error about the line of `value`; `sentence` begins with the key's name."""
         written = value.origin.key or key
-        said = self._concealing(sentence)
-        self.notices.append(notice_at_line(NoticeLevel.ERROR, written, value.origin.line, said))
+        text = self._redacted(sentence)
+        self.notices.append(notice_at_line(NoticeLevel.ERROR, written, value.origin.line, text))
 
     def warn(self, origin: Origin, sentence: str, level: NoticeLevel = NoticeLevel.WARNING) -> None:
-        """Remark on a line that may stay as it is."""
-        said = self._concealing(sentence)
-        self.notices.append(notice_at_line(level, origin.key, origin.line, said))
+        """Add a notice that does not prevent a run."""
+        text = self._redacted(sentence)
+        self.notices.append(notice_at_line(level, origin.key, origin.line, text))
 
-    def _concealing(self, sentence: str) -> str:
+    def _redacted(self, sentence: str) -> str:
         lowered = sentence.lower()
         held = [text for text in self._provided if text.lower() in lowered]
         for text in sorted(held, key=len, reverse=True):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Java `.properties` files with line numbers.
 
-`javaproperties` knows the syntax; this module adds what an error message needs: where each entry
-stands, which entries repeat a key, and a sentence for every way in which a file cannot be read.
+`javaproperties` parses the syntax. This module adds what error messages need: the line of each
+entry, repeated keys, and a sentence for each reason why a file cannot be read.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from javaproperties import InvalidUEscapeError, KeyValue, parse
 from sparkmirror.config.files.tracked_files import read_bounded
 from sparkmirror.errors import ConfigError
 
-# A key at the beginning of a line; `host:9092,` in a list of addresses is none.
+# A key at the beginning of a line; `host:9092,` in a list of addresses is not one.
 _OWN_LINE = re.compile(r"\s*([A-Za-z][\w.>-]*)\s*(?:=|:(?!\d+\s*(?:,|\\|$)))")
-_SECRETIVE = (".password", ".secret", ".token", ".key", ".jaas.config")
+_SECRET_SUFFIXES = (".password", ".secret", ".token", ".key", ".jaas.config")
 
-MAX_BYTES = 16 << 20  # of a file; one with a thousand flows has less than one
+MAX_BYTES = 16 << 20  # of a file; a thousand flows need less than 1 MiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +32,13 @@ class Property:
     key: str
     text: str = field(repr=False)
     line: int
-    swallowed_secret_line: int = (
-        0  # the line of a secret that a stray \\ has made part of this text
-    )
-    from_request: bool = False  # no file's, but that of a connector, whoever sent it
+    swallowed_secret_line: int = 0  # a secret's line that a stray \\ has made part of this text
+    from_request: bool = False  # from a connector's configuration over REST, not from a file
 
 
 @dataclass(frozen=True, slots=True)
 class PropertiesFile:
-    """All entries of a file; of a repeated key the last one counts, as in Java."""
+    """All entries of a file; the last entry of a repeated key wins, as in Java."""
 
     name: str
     entries: Mapping[str, Property]
@@ -48,7 +46,7 @@ class PropertiesFile:
 
 
 def read_properties(path: Path) -> PropertiesFile:
-    """Read and parse `path`; whatever is wrong with it becomes one sentence."""
+    """Read and parse `path`. Raises ConfigError."""
     try:
         data = read_bounded(path, MAX_BYTES)
     except FileNotFoundError as error:
@@ -66,7 +64,7 @@ def read_properties(path: Path) -> PropertiesFile:
             where=str(path),
         ) from error
     except ValueError as error:
-        raise ConfigError(f"{str(path)!r} is no path: {error}.", where=str(path)) from error
+        raise ConfigError(f"{str(path)!r} is not a path: {error}.", where=str(path)) from error
     if data is None:
         raise ConfigError(
             f"{path} is larger than {MAX_BYTES >> 20} MiB; is it the properties file?",
@@ -76,7 +74,7 @@ def read_properties(path: Path) -> PropertiesFile:
 
 
 def parse_properties(text: str, name: str) -> PropertiesFile:
-    """Parse the text of a properties file; `name` is how messages call it."""
+    """Parse the text of a properties file; `name` is the file's name in messages."""
     entries: dict[str, Property] = {}
     repeated: list[Property] = []
     line = 1
@@ -85,9 +83,9 @@ def parse_properties(text: str, name: str) -> PropertiesFile:
         try:
             element = next(elements, None)
         except InvalidUEscapeError as error:
-            raise ConfigError(  # not what follows it: that may be a password
-                f"{name} line {line}: a \\u is not followed by four hex digits, so it is no "
-                "escape; write \\\\ where a backslash is meant.",
+            raise ConfigError(  # without the following text, which may be a password
+                f"{name} line {line}: a \\u is not followed by four hex digits; "
+                "write \\\\ for a backslash.",
                 where=f"line {line}",
             ) from error
         if element is None:
@@ -103,36 +101,35 @@ def parse_properties(text: str, name: str) -> PropertiesFile:
 
 
 def _reject_lone_surrogates(element: KeyValue, name: str, line: int) -> None:
-    """Half of a character can be escaped, but not written anywhere again."""
+    """Reject half of a surrogate pair, which cannot be encoded again."""
     try:
         f"{element.key}{element.value}".encode()
     except UnicodeEncodeError as error:
         raise ConfigError(
-            f"{name} line {line}: a \\uXXXX escape stands for half of a character; write both "
+            f"{name} line {line}: a \\uXXXX escape is half of a surrogate pair; write both "
             "halves, or the character itself.",
             where=f"line {line}",
         ) from error
 
 
 def reject_swallowed_secrets(file: PropertiesFile) -> None:
-    """ConfigError if a secret has become part of what is no secret, and would be shown.
+    """Raise ConfigError if a stray backslash makes a secret part of a value that is shown.
 
-    For files whose keys are known; in others a text of several lines may be anything.
+    Only for files of mirrors and workers; elsewhere such a text may be intended.
     """
     for entry in (*file.entries.values(), *file.repeated):
         if entry.swallowed_secret_line:
             raise ConfigError(
                 f"{file.name} line {entry.swallowed_secret_line - 1}: it ends in a backslash, so "
-                f"the next line "
-                f"is part of {entry.key}, and there seems to be a secret in it; remove the "
-                "backslash.",
+                f"the next line is part of {entry.key}, and it seems to contain a secret; remove "
+                "the backslash.",
                 key=entry.key,
                 where=f"line {entry.swallowed_secret_line - 1}",
             )
 
 
 def _swallowed(element: KeyValue, line: int) -> int:
-    """The line below the first that looks like a secret's own; 0 if there is none."""
+    """Return the first continuation line that looks like a secret's key; 0 if there is none."""
     if has_secret_suffix(element.key):
         return 0
     for number, text in enumerate(_unix(element.source).split("\n")[1:], start=line + 1):
@@ -143,12 +140,12 @@ def _swallowed(element: KeyValue, line: int) -> int:
 
 
 def has_secret_suffix(key: str) -> bool:
-    """By its name alone: also that of a key that nobody knows here."""
-    return key.lower().endswith(_SECRETIVE)
+    """Whether the key's name suggests a secret; works for unknown keys, too."""
+    return key.lower().endswith(_SECRET_SUFFIXES)
 
 
 def _natural_lines(source: str) -> int:
-    """How many lines of the file an element covers (continuations make it several)."""
+    """Return the number of lines of an element, with continuation lines."""
     return _unix(source).count("\n") or 1
 
 
@@ -157,7 +154,7 @@ def _unix(source: str) -> str:
 
 
 def _decode(data: bytes, name: str) -> str:
-    """UTF-8, else Latin-1 (Java's rule for properties); bytes that are no text are refused."""
+    """Decode UTF-8, else Latin-1 as Java. Raises ConfigError for binary data and UTF-16."""
     if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\x00" in data:
         at = data.find(b"\x00")
         line = 1 if at < 0 else data.count(b"\n", 0, at) + 1

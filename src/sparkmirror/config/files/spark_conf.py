@@ -11,18 +11,18 @@ from sparkmirror.config.files.notices import ConfigReport
 from sparkmirror.model import HIDDEN
 
 _PREFIX = "spark."
-# Spark's keys are not in our table. This is what Spark itself redacts, and keys to Azure's storage.
+# Spark's keys are not in our table. These are the names that Spark redacts, and Azure storage keys.
 SENSITIVE_PATTERN = re.compile(r"(?i)secret|password|token|access[.]?key|account[.]key")
 _SPARKS_OWN = re.compile(r"(\$\{(?:system:[^}]*|[^}:]*)\})")  # references that Spark resolves
 
 
 def is_sensitive(text: str) -> bool:
-    """Whether the name of a key, or what a value says, sounds like a secret."""
+    """Whether a key or value looks like a secret."""
     return SENSITIVE_PATTERN.search(text) is not None
 
 
 def displayed_spark_conf(values: LayeredConfig) -> dict[str, str]:
-    """The lines as they were written, references not resolved; secrets are hidden."""
+    """Return the lines as written, references not resolved; secrets are hidden."""
     return {
         key: HIDDEN if is_sensitive(key) or is_sensitive(value.text) else value.text
         for key, value in values.items()
@@ -33,7 +33,7 @@ def displayed_spark_conf(values: LayeredConfig) -> dict[str, str]:
 def read_spark_conf(
     values: LayeredConfig, resolver: ReferenceResolver, report: ConfigReport
 ) -> dict[str, str]:
-    """The lines with the references of config providers resolved, as Spark is given them."""
+    """Return the lines for Spark, with references to config providers resolved."""
     found = {}
     for key, value in values.items():
         if key.startswith(_PREFIX):

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads files up to a size limit, records which files were read, and notices their changes.
+"""Reads files up to a size limit, records which files were read, and detects their changes.
 
 `record_file_reads` records what the current thread reads through `read_bounded`: properties files,
-stores, login files, files of config providers. A file is recorded before it is opened, so that a
-change in between is noticed later. The size limit ends the reading of a device or a log that was
+stores, login files, files of config providers. A file is recorded before it is opened, so a change
+in between is detected later. The size limit stops the reading of a device or a log file that was
 named by mistake.
 
-Changes are found by polling with stat, which follows symbolic links: Kubernetes replaces a
-directory by swapping a link. Files that are still being written count only when all of them were
-the same for two polls. A file that is missing for a moment, as with some editors, is waited for.
+Changes are detected by polling with stat, which follows symbolic links: Kubernetes replaces a
+directory by swapping a link. Changes are reported when all files were the same for two polls,
+because they may still be written. A missing file is waited for, because some editors replace files.
 Both waits are bounded.
 """
 
@@ -26,52 +26,52 @@ from pathlib import Path
 FileStamp = tuple[int, int, int, int, int]
 
 _MAX_UNSETTLED_POLLS = 20
-_MOST_BYTES = 64 << 20  # nobody reads files that are larger
+_MAX_DIGEST_BYTES = 64 << 20  # no reader accepts larger files
 
 _PIECE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class FileVersion:
-    """How a file looked; `digest` is empty where its content is not known."""
+    """The state of a file; `digest` is empty if its content is unknown."""
 
-    mark: FileStamp | None  # None: there is no such file
+    stamp: FileStamp | None  # None: the file does not exist
     digest: bytes = b""
 
 
 RecordedFiles = dict[Path, FileVersion]
-_noted: ContextVar[RecordedFiles | None] = ContextVar("files_read", default=None)
+_recorded: ContextVar[RecordedFiles | None] = ContextVar("files_read", default=None)
 
 
 @contextmanager
 def record_file_reads() -> Iterator[RecordedFiles]:
-    """The files that are read until the end of the block, as they were when first looked at."""
+    """Record the files that are read in the block, with their state before the first read."""
     files: RecordedFiles = {}
-    token = _noted.set(files)
+    token = _recorded.set(files)
     try:
         yield files
     finally:
-        _noted.reset(token)
+        _recorded.reset(token)
 
 
 def record_file(path: Path) -> None:
-    """Say that a file is about to be read, whether it is there or not."""
-    files = _noted.get()
+    """Record a file before it is read, whether it exists or not."""
+    files = _recorded.get()
     if files is not None and path not in files:
         files[path] = FileVersion(file_stamp(path))
 
 
 def record_content(path: Path, content: bytes | bytearray) -> None:
-    """Say what was read from it."""
-    files = _noted.get()
+    """Record the content that was read from a file."""
+    files = _recorded.get()
     if files is not None and path in files and not files[path].digest:
-        files[path] = FileVersion(files[path].mark, sha256(content).digest())
+        files[path] = FileVersion(files[path].stamp, sha256(content).digest())
 
 
 def file_stamp(path: Path) -> FileStamp | None:
-    """What tells that a file was changed or replaced, links followed; None if there is none.
+    """Return a value that differs when a file was changed or replaced; follows links.
 
-    Pipes and the like are none: they cannot be read twice.
+    None if there is no regular file: a pipe, for example, cannot be read twice.
     """
     try:
         found = path.stat()
@@ -83,10 +83,10 @@ def file_stamp(path: Path) -> FileStamp | None:
 
 
 def read_bounded(path: Path, most: int, *, only_files: bool = False) -> bytes | None:
-    """What the file holds; None if that is more than `most` bytes. OSError as `open` raises it.
+    """Return the file's content; None if it is larger than `most` bytes. Raises OSError as `open`.
 
-    With `only_files` also for a pipe or a terminal, on which the program would wait. Room is made
-    as it is needed: asking for the bound at once would set all of it aside.
+    With `only_files`, pipes and terminals also raise OSError, because reading them would block.
+    Reads in pieces: a read of `most` bytes would allocate all of them.
     """
     record_file(path)
     kind = path.stat().st_mode
@@ -103,57 +103,56 @@ def read_bounded(path: Path, most: int, *, only_files: bool = False) -> bytes | 
 
 
 class FileWatcher:
-    """The files of one reading; `look` about twice a second, `follow` after every reading."""
+    """Detects changes of files; call `poll` about twice a second, `watch` after each reload."""
 
     def __init__(self, files: Mapping[Path, FileVersion]) -> None:
         self._known: RecordedFiles = dict(files)
-        self._last = {path: one.mark for path, one in files.items()}
-        self._waited = 0
+        self._last = {path: one.stamp for path, one in files.items()}
+        self._unsettled_polls = 0
 
     def poll(self) -> tuple[Path, ...]:
-        """The files with something new to read, or nothing to read any more; each is told once."""
-        marks = {path: file_stamp(path) for path in self._known}
-        before, self._last = self._last, marks
-        differing = [path for path, mark in marks.items() if mark != self._known[path].mark]
+        """Return files with a new content and deleted files; each change is reported once."""
+        stamps = {path: file_stamp(path) for path in self._known}
+        before, self._last = self._last, stamps
+        differing = [path for path, stamp in stamps.items() if stamp != self._known[path].stamp]
         if not differing:
-            self._waited = 0
+            self._unsettled_polls = 0
             return ()
-        is_settled = marks == before and all(marks[path] is not None for path in differing)
-        self._waited += 1
-        if not is_settled and self._waited < _MAX_UNSETTLED_POLLS:
+        is_settled = stamps == before and all(stamps[path] is not None for path in differing)
+        self._unsettled_polls += 1
+        if not is_settled and self._unsettled_polls < _MAX_UNSETTLED_POLLS:
             return ()
-        self._waited = 0
-        return tuple(path for path in differing if self._has_new_content(path, marks[path]))
+        self._unsettled_polls = 0
+        return tuple(path for path in differing if self._has_new_content(path, stamps[path]))
 
     def watch(self, files: Mapping[Path, FileVersion], *, is_complete: bool) -> None:
-        """Watch the files of a newer reading; one that stopped half-way leaves the others, too."""
+        """Watch the files of a reload; after an incomplete one, also those of the previous."""
         known: RecordedFiles = {}
         if not is_complete:
-            # What it did not come to was as it is now, or it would be read again and again.
-            known = {path: self._as_it_is(path, mark) for path, mark in self._last.items()}
+            # Their last polled state counts as known, or each poll would trigger a reload.
+            known = {path: self._last_version(path, stamp) for path, stamp in self._last.items()}
         self._known = {**known, **files}
-        self._last = {path: one.mark for path, one in self._known.items()}
-        self._waited = 0
+        self._last = {path: one.stamp for path, one in self._known.items()}
+        self._unsettled_polls = 0
 
-    def _as_it_is(self, path: Path, mark: FileStamp | None) -> FileVersion:
+    def _last_version(self, path: Path, stamp: FileStamp | None) -> FileVersion:
         before = self._known[path]
-        return before if before.mark == mark else FileVersion(mark)
+        return before if before.stamp == stamp else FileVersion(stamp)
 
-    def _has_new_content(self, path: Path, mark: FileStamp | None) -> bool:
+    def _has_new_content(self, path: Path, stamp: FileStamp | None) -> bool:
         before = self._known[path]
-        digest = _digest(path) if before.digest and mark is not None else b""
-        self._known[path] = FileVersion(mark, digest)
-        return not digest or digest != before.digest  # else touched, or replaced by its like
+        digest = _digest(path) if before.digest and stamp is not None else b""
+        self._known[path] = FileVersion(stamp, digest)
+        return not digest or digest != before.digest  # else touched, or replaced by an equal file
 
 
 def format_paths(files: Iterable[Path]) -> str:
-    """For a sentence."""
     return ", ".join(map(str, files))
 
 
 def _digest(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            return sha256(file.read(_MOST_BYTES)).digest()
+            return sha256(file.read(_MAX_DIGEST_BYTES)).digest()
     except OSError:
-        return b""  # whoever reads it next says what is wrong
+        return b""  # the next reader reports the error

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the keys of Kafka clients into settings of connections, fetches and produce requests.
-
-Keys of Java's clients that have no effect here are reported with the reason.
-"""
+"""Reads the keys of Kafka clients into settings of connections, fetches and produce requests."""
 
 from __future__ import annotations
 
@@ -27,15 +24,14 @@ from sparkmirror.config.security.security_settings import (
     read_security,
     warn_unused_security_keys,
 )
-from sparkmirror.config.settings import FetchSettings, ProduceSettings
 from sparkmirror.model import Flow
 from sparkmirror.security.settings import SecurityProtocol
-from sparkmirror.wire.settings import ConnectionSettings
+from sparkmirror.wire.settings import ConnectionSettings, FetchSettings, ProduceSettings
 
 
 @dataclass(frozen=True, slots=True)
 class FlowClients:
-    """The clients of a pair."""
+    """The clients of a flow."""
 
     source_admin: ConnectionSettings
     target_admin: ConnectionSettings
@@ -48,9 +44,9 @@ class FlowClients:
 
 @dataclass(frozen=True, slots=True)
 class BootstrapKeys:
-    """The keys that give a flow's clusters their addresses, for the sentence about a missing one.
+    """The keys of a flow's bootstrap servers, for the error about a missing one.
 
-    Empty: nobody misses them.
+    Empty: not required.
     """
 
     source: str
@@ -58,20 +54,20 @@ class BootstrapKeys:
 
     @classmethod
     def of(cls, flow: Flow) -> BootstrapKeys:
-        """Where a file of MM2's has them."""
+        """Return the keys of an MM2 file."""
         return cls(f"{flow.source}.bootstrap.servers", f"{flow.target}.bootstrap.servers")
 
 
 @dataclass(frozen=True, slots=True)
 class _Client:
-    """Which client is read: its role, its heading in `check`, the cluster and the client id."""
+    """A client: its role, its heading in `check`, its cluster and client id."""
 
     role: str
     section: str
     alias: str
     client_id: str
     servers_key: str
-    shares_tls: bool = False  # whether the keys of its TLS are those of a REST server, too
+    shares_tls: bool = False  # whether a REST server uses the same `ssl.` keys
 
 
 def read_clients(
@@ -109,11 +105,11 @@ def read_clients(
     ):
         read[client.section] = _read(client, values, resolver, report)
     produce = _produce(read["target producer"], report)
-    most = produce.max_request_bytes if produce.enforces_max_request_bytes else None
+    max_bytes = produce.max_request_bytes if produce.enforces_max_request_bytes else None
     to_target = _connection(target_admin, read["target admin"], report)
     return FlowClients(
         source_admin=_connection(source_admin, read["source admin"], report),
-        target_admin=replace(to_target, max_request_bytes=most),
+        target_admin=replace(to_target, max_request_bytes=max_bytes),
         consumer=_connection(consumer, read["source consumer"], report),
         producer=_connection(producer, read["target producer"], report),
         fetch=FetchSettings(**read["source consumer"].filled(FetchSettings)),
@@ -133,7 +129,7 @@ def read_connection_settings(
     servers_key: str = "",
     shares_tls: bool = False,
 ) -> ConnectionSettings:
-    """Read one client that belongs to no flow; `role` is admin, consumer or producer."""
+    """Read a client that belongs to no flow; `role` is admin, consumer or producer."""
     client = _Client(
         role,
         role,
@@ -152,7 +148,7 @@ def check_producer(
     report: ConfigReport,
     servers_key: str,
 ) -> None:
-    """Say what is wrong with a producer that no flow has asked for yet."""
+    """Report errors of a producer before a flow uses it."""
     client = _Client("producer", "producer", alias, "", servers_key)
     reader = _read(client, values, resolver, report)
     _connection(client, reader, report)
@@ -173,7 +169,7 @@ def _read(
 def _drop_unused_security_values(
     client: _Client, reader: ConfigReader, report: ConfigReport
 ) -> None:
-    """Defaults of TLS and SASL tell nobody anything where neither is used."""
+    """Remove defaults of TLS and SASL from the report if the protocol does not use them."""
     protocol = SecurityProtocol(reader.string("security.protocol").upper())
     report.effective[:] = [
         one
@@ -191,7 +187,7 @@ def _connection(client: _Client, reader: ConfigReader, report: ConfigReport) -> 
         report.error(
             LayeredValue("", Origin(client.servers_key)),
             client.servers_key,
-            f"{client.servers_key} is missing: write the host:port of some brokers of cluster "
+            f"{client.servers_key} is missing: set it to the host:port of some brokers of cluster "
             f"{client.alias}.",
         )
     own_id = reader.string("client.id")
@@ -208,7 +204,7 @@ def _connection(client: _Client, reader: ConfigReader, report: ConfigReport) -> 
 def _client_id(client: _Client, own_id: str) -> str:
     if not own_id:
         return client.client_id
-    # The record producer is the worker's: there the user's id stands alone.
+    # The record producer is the worker's, and Connect appends nothing to its client.id.
     return own_id if client.role == "producer" else f"{own_id}|{client.client_id}"
 
 
@@ -224,14 +220,14 @@ def _produce(reader: ConfigReader, report: ConfigReport) -> ProduceSettings:
         origin = reader.origin("max.in.flight.requests.per.connection")
         report.warn(
             origin,
-            f"{origin.key} counts as {MAX_IN_FLIGHT}: a broker remembers the last "
-            f"{MAX_IN_FLIGHT} record batches of a producer, more could not be kept in order.",
+            f"{origin.key} is limited to {MAX_IN_FLIGHT}: a broker remembers only the last "
+            f"{MAX_IN_FLIGHT} record batches of a producer, so more could get out of order.",
         )
     return ProduceSettings(**reader.filled(ProduceSettings))
 
 
 def _report_unused_keys(client: _Client, values: LayeredConfig, report: ConfigReport) -> None:
-    """Keys that Java's client knows and we do not need, and keys that nobody knows."""
+    """Report unknown keys, and keys of Java's client that have no effect here."""
     for name, value in values.items():
         line = next((o for o in (value.origin, *value.overrode) if o.line), None)
         if line is not None and name not in CLIENT[client.role]:

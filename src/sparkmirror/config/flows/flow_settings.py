@@ -37,23 +37,23 @@ from sparkmirror.config.worker_settings import GroupSettings
 from sparkmirror.model import Flow
 from sparkmirror.policy.settings import PolicySettings
 
-# Connect commits after each poll, which never waits; here a transaction gathers for a moment.
+# Connect commits after each poll. Here a transaction collects records for this long.
 _POLL_COMMIT_MS = 100
 _SMALL_SEGMENT = str(4 << 20)
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedFlow:
-    """The settings of a pair with all that was found on the way; errors make them unusable."""
+    """A flow's settings and report; with errors the settings are unusable."""
 
     settings: FlowSettings
     report: ConfigReport
-    group: GroupSettings  # in which processes agree on who runs the pair
+    group: GroupSettings  # in which processes agree on who runs the flow
 
 
 @dataclass(frozen=True, slots=True)
 class FlowLayers:
-    """The texts that settings are made of, wherever they were written."""
+    """The texts of a flow's settings, from a mirror's file or a connector's configuration."""
 
     flow: Flow
     connector: LayeredConfig
@@ -65,7 +65,7 @@ class FlowLayers:
 
 
 def parse_flow(raw: RawProperties, flow: Flow, resolver: ReferenceResolver) -> ParsedFlow:
-    """Read the pair's settings; whatever is wrong stands in the report's notices."""
+    """Read the flow's settings; errors are among the report's notices."""
     report = ConfigReport()
     layers = FlowLayers(
         flow=flow,
@@ -86,7 +86,7 @@ def parse_flow(raw: RawProperties, flow: Flow, resolver: ReferenceResolver) -> P
 def read_flow_layers(
     layers: FlowLayers, resolver: ReferenceResolver, report: ConfigReport
 ) -> SettingsAndReaders:
-    """Read what the layers of a flow say; rules between keys are the caller's."""
+    """Read the layers of a flow; the caller checks rules between keys."""
     connector = ConfigReader("connector", layers.connector, resolver, report)
     connector.read_all(layers.keys.values())
     worker = ConfigReader("worker", layers.worker, resolver, report)
@@ -137,7 +137,6 @@ def _transactions(
 
 
 def read_internal_topics(worker: ConfigReader) -> InternalTopics:
-    """A worker's three topics."""
     extra: dict[str, dict[str, str]] = {}
     for storage in STORAGES:
         configs = worker.with_prefix(f"{storage}.", without=STORAGE_KEYS)
@@ -145,7 +144,7 @@ def read_internal_topics(worker: ConfigReader) -> InternalTopics:
             extra[worker.string(f"{storage}.topic")] = configs
     wished: dict[str, dict[str, str]] = {}
     if worker.string("exactly.once.source.support").lower() == ExactlyOnce.ENABLED.value:
-        # Several positions a second: only closed segments are compacted, and all is read at starts.
+        # Several positions per second: only closed segments are compacted, and a start reads all.
         wished[worker.string("offset.storage.topic")] = {"segment.bytes": _SMALL_SEGMENT}
     return InternalTopics(
         **worker.filled(InternalTopics), extra_configs=extra, wished_configs=wished

@@ -16,8 +16,8 @@ from sparkmirror.config.keys.config_def import (
     string,
 )
 from sparkmirror.config.keys.value_types import at_least
-from sparkmirror.config.settings import FetchSettings, ProduceSettings, TransactionSettings
-from sparkmirror.wire.settings import ConnectionSettings
+from sparkmirror.config.settings import TransactionSettings
+from sparkmirror.wire.settings import ConnectionSettings, FetchSettings, ProduceSettings
 
 MAX_IN_FLIGHT = 5
 PRODUCER_COMPRESSION = "producer"  # the word of a topic's compression.type
@@ -47,7 +47,7 @@ _CONNECTION_KEYS = (
     string(
         "client.id",
         "",
-        "Put in front of the client ids that the brokers see, as MM2 does.",
+        "Prefix of the client ids that the brokers see, as in MM2.",
         importance=Importance.LOW,
     ),
     integer(
@@ -93,8 +93,7 @@ def _idle_key(default: int) -> ConfigKey:
     return long(
         "connections.max.idle.ms",
         default,
-        "Connections that nobody has used for so long are closed, and opened when they are "
-        "needed again; -1 for never.",
+        "Idle connections are closed after this time, and opened again when needed; -1 for never.",
         at_least(-1),
         fills=field_of(ConnectionSettings, "max_idle_seconds", _seconds_or_never),
         importance=Importance.LOW,
@@ -135,19 +134,19 @@ CONSUMER_KEYS = (
     integer(
         "fetch.max.bytes",
         52_428_800,
-        "The most data that one fetch answer should hold.",
+        "Maximum size of a fetch response.",
         at_least(0),
         fills=field_of(FetchSettings, "fetch_max_bytes"),
     ),
     integer(
         "max.partition.fetch.bytes",
         -1,
-        "The most data that one fetch answer should hold of one partition; -1 for as much as "
-        "task.buffer.bytes has room for, from 1 to 4 MiB.",
+        "Maximum data of one partition in a fetch response; -1 for as much as "
+        "task.buffer.bytes allows, from 1 to 4 MiB.",
         at_least(-1),
         fills=field_of(FetchSettings, "max_partition_fetch_bytes"),
         mm2_default="1048576",
-        mm2_difference_reason="over a long line it bounds a partition to one such answer per "
+        mm2_difference_reason="with a high latency it limits a partition to one such response per "
         "round trip",
     ),
     integer(
@@ -160,7 +159,7 @@ CONSUMER_KEYS = (
     integer(
         "fetch.min.bytes",
         1,
-        "How much data a fetch answer should hold at least.",
+        "Minimum size of a fetch response; the broker waits for it.",
         at_least(0),
         fills=field_of(FetchSettings, "fetch_min_bytes"),
     ),
@@ -192,25 +191,24 @@ PRODUCER_KEYS = (
     integer(
         "max.request.size",
         8_388_608,
-        "The most data that one produce request holds. Where a line or a profile sets it, "
-        "larger record batches are cut into pieces, and a record that does not fit goes the way of "
-        "refused.record.policy; otherwise one that is larger travels alone.",
+        "Maximum size of a produce request. If a line or a profile sets it, larger record "
+        "batches are split, and refused.record.policy applies to a larger record; otherwise a "
+        "larger record batch is sent alone.",
         at_least(1),
         fills=field_of(ProduceSettings, "max_request_bytes")
         + field_of(ProduceSettings, "enforces_max_request_bytes", _is_configured),
         mm2_default="1048576",
-        mm2_difference_reason="record batches of several partitions travel in one request",
+        mm2_difference_reason="a request contains record batches of several partitions",
     ),
     integer(
         "max.in.flight.requests.per.connection",
         MAX_IN_FLIGHT,
-        "How many produce requests may be unanswered; more than 5 counts as 5.",
+        "Maximum number of unanswered produce requests; larger values are limited to 5.",
         at_least(1),
         fills=field_of(ProduceSettings, "max_in_flight", _max_in_flight),
         mm2_default="1",
-        mm2_difference_reason="a round trip per request would bound the throughput, and sequence "
-        "numbers keep "
-        "five in order",
+        mm2_difference_reason="a round trip per request would limit the throughput, and sequence "
+        "numbers keep five in order",
     ),
     integer(
         "transaction.timeout.ms",
@@ -231,9 +229,8 @@ PRODUCER_KEYS = (
             "lz4",
             "zstd",
         ),
-        "How record batches are compressed on their way to the target: none, gzip, snappy, "
-        "lz4 or zstd; those of another codec are compressed anew. producer keeps what the "
-        "source's producers chose.",
+        "Compression of record batches on the target: none, gzip, snappy, lz4 or zstd; record "
+        "batches with another codec are recompressed. producer keeps the codec of the source.",
         fills=field_of(ProduceSettings, "compression", _codec),
         mm2_default="none",
         mm2_difference_reason="record batches are copied as they are, their compression included",
@@ -242,13 +239,13 @@ PRODUCER_KEYS = (
 
 _GROUPS = "partitions are assigned without a consumer group"
 _RAW = "record batches are copied as they are, not built from records"
-_LEVEL = "each codec has its default level, where anything is compressed at all"
-_OWN_RETRIES = "retries go on until the target answers, with a pause of their own"
+_LEVEL = "codecs are used with their default level"
+_OWN_RETRIES = "requests are retried until the target answers, with a fixed backoff"
 _OWN_METADATA = "metadata is refreshed when a leader changes and with the topics"
 _NO_METRICS = "Java client metrics do not exist here"
 
 _IGNORED_EVERYWHERE = {
-    "client.dns.lookup": "every address a name resolves to is tried",
+    "client.dns.lookup": "every address of a name is tried",
     "reconnect.backoff.ms": _OWN_RETRIES,
     "reconnect.backoff.max.ms": _OWN_RETRIES,
     "retry.backoff.ms": _OWN_RETRIES,
@@ -266,7 +263,7 @@ _IGNORED_EVERYWHERE = {
     "metrics.sample.window.ms": _NO_METRICS,
     "enable.metrics.push": _NO_METRICS,
     "auto.include.jmx.reporter": _NO_METRICS,
-    "bootstrap.controllers": "brokers are asked, not controllers",
+    "bootstrap.controllers": "clients connect to brokers, not controllers",
 }
 _IGNORED_CONSUMER = {
     "group.id": _GROUPS,
@@ -300,7 +297,7 @@ _IGNORED_PRODUCER = {
     "delivery.timeout.ms": _OWN_RETRIES,
     "enable.idempotence": "sequence numbers are always written",
     "transactional.id": "exactly-once flows have an id per task: <group.id>-<connector>-<number>",
-    "transaction.two.phase.commit.enable": "nobody else takes part in our transactions",
+    "transaction.two.phase.commit.enable": "transactions have no other participants",
     "metadata.max.idle.ms": _OWN_METADATA,
     "partitioner.class": "records keep their partition",
     "partitioner.ignore.keys": "records keep their partition",

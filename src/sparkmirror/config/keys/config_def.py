@@ -20,12 +20,12 @@ from sparkmirror.config.settings import ReplicationFactor
 NO_JAVA_PLUGIN = "there is no Java plugin here"
 COPIED_RAW = "record batches are copied byte for byte, nothing converts them"
 FACTOR_REASON = (
-    "a small cluster should work without a line about it; set factors are kept to the letter"
+    "a small cluster should work without this key; a factor that is set is never changed"
 )
 
 
 class Importance(Enum):
-    """How soon a reader of the reference page should meet the key."""
+    """Kafka's importance of a key, for the reference page."""
 
     HIGH = "high"
     MEDIUM = "medium"
@@ -33,9 +33,9 @@ class Importance(Enum):
 
 
 class ParsedValue(NamedTuple):
-    """A key's value and where it came from, as a converter sees it."""
+    """A key's value and its origin, the argument of a converter."""
 
-    value: Any  # bool, int, float, str, tuple[str, ...] or Secret; None: a number that is not set
+    value: Any  # bool, int, float, str, tuple[str, ...] or Secret; None: an unset number
     key: ConfigKey
     written: str  # the key as the file has it, with its prefix
     is_in_file: bool
@@ -46,12 +46,11 @@ Converter = Callable[[ParsedValue], Any]
 
 
 def unchanged(parsed: ParsedValue) -> Any:
-    """The value itself."""
     return parsed.value
 
 
 def seconds(parsed: ParsedValue) -> float:
-    """Milliseconds as seconds."""
+    """Convert milliseconds to seconds."""
     return float(parsed.value / 1000)
 
 
@@ -61,7 +60,7 @@ def interval(parsed: ParsedValue) -> float | None:
 
 
 def factor(parsed: ParsedValue) -> ReplicationFactor:
-    """A replication factor, with MM2's default as the preferred one."""
+    """Return a replication factor that prefers MM2's default."""
     return ReplicationFactor(
         parsed.written, parsed.value, preferred=int(parsed.key.mm2_default or 1)
     )
@@ -93,7 +92,7 @@ class ConfigKey:
 
     name: str
     type: ConfigType
-    default: str | None  # as one would write it; None: not set
+    default: str | None  # as in a file; None: not set
     doc: str
     importance: Importance = Importance.MEDIUM
     validators: tuple[Validator, ...] = ()
@@ -107,23 +106,21 @@ class ConfigKey:
 
     @property
     def is_secret(self) -> bool:
-        """Whether the value must never be shown."""
         return self.secret or self.type is ConfigType.PASSWORD
 
     def parse(self, text: str) -> object:
-        """The typed and checked value; raises InvalidValueError."""
+        """Return the typed and checked value. Raises InvalidValueError."""
         value = parse_value(self.type, text)
         for check in self.validators:
             check(value)
         return value
 
     def default_value(self) -> object:
-        """The parsed default, None if there is none."""
         return None if self.default is None else self.parse(self.default)
 
 
 class KeyFacts(TypedDict, total=False):
-    """What a key may have beside name, default, doc and validators."""
+    """Optional fields of a ConfigKey."""
 
     fills: tuple[SettingsField, ...]
     switch: str
@@ -159,8 +156,8 @@ def _number_key(
     return _text_key(value_type, name, text, doc, *validators, **facts)
 
 
-# A key of each type: name, default, doc, validators, facts. Defaults of lists are texts, because
-# documentation and REST show them to the letter.
+# A constructor for each type: name, default, doc, validators, optional fields. Defaults of lists
+# are texts, because documentation and REST show them unchanged.
 integer = partial(_number_key, ConfigType.INT)
 short = partial(_number_key, ConfigType.SHORT)
 long = partial(_number_key, ConfigType.LONG)
@@ -170,7 +167,6 @@ class_name = partial(_text_key, ConfigType.CLASS)
 
 
 def boolean(name: str, default: bool, doc: str, **facts: Unpack[KeyFacts]) -> ConfigKey:
-    """A BOOLEAN key."""
     return _text_key(ConfigType.BOOLEAN, name, str(default).lower(), doc, **facts)
 
 

@@ -30,18 +30,18 @@ _SUFFIX = "Connector"
 
 _NOT_OF_HEARTBEATS = ("metric.names.formats",)
 _OF_BOTH = ("topic.filter.class", "consumer.poll.timeout.ms", "offset-syncs.topic.location")
-_NOT_DEFINED = ("use.defaults.from",)  # read by a filter; MM2's definitions do not name it
+_NOT_DEFINED = ("use.defaults.from",)  # read by a filter; not in MM2's definitions
 _OWN_OF_ALL = (TARGET_KEY, SOURCE_KEY, "topic.creation.enabled")
-# Read through the topic filter of a checkpoint connector, and not defined there either.
+# Read by the topic filter of a checkpoint connector; not in its definitions either.
 FILTER_KEYS = ("topics", "topics.exclude")
 _TOPIC_CREATION = string_list(
     "topic.creation.groups",
     "",
-    "Groups of topics that Connect creates with settings of their own.",
+    "Groups of topics that Connect creates with specific settings.",
     importance=Importance.LOW,
     no_effect="remote topics are created as the source connector says",
 )
-# What every connector on a worker must say, and what is otherwise the pair's in a dedicated mirror.
+# Keys that differ between a connector on a worker and a dedicated mirror.
 _ON_A_WORKER: dict[str, Callable[[ConfigKey], ConfigKey]] = {
     "name": lambda key: replace(key, required=True, importance=Importance.HIGH),
     "connector.class": lambda key: replace(
@@ -50,12 +50,12 @@ _ON_A_WORKER: dict[str, Callable[[ConfigKey], ConfigKey]] = {
         importance=Importance.HIGH,
         no_effect="",
         doc="Which of the three mirror connectors to run: Java's class name, full or simple, "
-        "also without Connector at its end.",
+        "with or without Connector at its end.",
     ),
     "enabled": lambda key: replace(
         key,
         default="true",
-        doc="Whether the connector does anything; the heartbeat connector does not ask.",
+        doc="Whether the connector runs; the heartbeat connector ignores it.",
     ),
     "source.cluster.alias": lambda key: replace(
         key,
@@ -66,7 +66,7 @@ _ON_A_WORKER: dict[str, Callable[[ConfigKey], ConfigKey]] = {
         key, importance=Importance.HIGH, doc="Name of the target cluster."
     ),
     **{
-        f"{part}.converter": lambda key: replace(key, no_effect="")  # what is in effect decides
+        f"{part}.converter": lambda key: replace(key, no_effect="")  # check_converters reports it
         for part in ("key", "value", "header")
     },
     "config.providers": lambda key: replace(
@@ -97,7 +97,6 @@ class ConnectorClass(Enum):
 
     @property
     def java_name(self) -> str:
-        """The full name of the Java class."""
         return f"org.apache.kafka.connect.mirror.{self.value}"
 
 
@@ -109,12 +108,12 @@ _ALIASES = {
 
 
 def resolve_class_name(name: str) -> ConnectorClass | None:
-    """The class of a full name, a simple one, or a simple one without "Connector"."""
+    """Find a class by its full name, simple name, or simple name without "Connector"."""
     return _ALIASES.get(name.strip())
 
 
 def unknown_class_message(name: str, version: str) -> str:
-    """What Connect says about a class that it does not have; `version` is the plugins'."""
+    """Return Connect's message about an unknown class; `version` is that of the plugins."""
     available = ", ".join(
         f"PluginDesc{{klass=class {one.java_name}, name='{one.java_name}', version='{version}', "
         f"encodedVersion={version}, type=source, typeName='source', location='classpath'}}"
@@ -136,7 +135,7 @@ def plugin_matches_class(path_name: str, class_name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class KeyDefinition:
-    """One key, as a client of the REST API sees it."""
+    """One key, as the REST API returns it."""
 
     name: str
     type: str
@@ -153,7 +152,7 @@ class KeyDefinition:
 
 @dataclass(frozen=True, slots=True)
 class _FormPosition:
-    """Where a form shows a key."""
+    """The position of a key in a form."""
 
     group: str
     order: int
@@ -205,7 +204,6 @@ _PLACES = {
 
 
 def definitions(kind: ConnectorClass) -> tuple[KeyDefinition, ...]:
-    """Every key of a class."""
     own = [name for name in CONNECTOR_CLASS_KEYS[kind] if name in SPARKMIRROR_KEY_NAMES]
     return tuple(
         _define(key, own.index(key.name) + 1 if key.name in SPARKMIRROR_KEY_NAMES else 0)
@@ -214,7 +212,7 @@ def definitions(kind: ConnectorClass) -> tuple[KeyDefinition, ...]:
 
 
 def client_definition(name: str) -> KeyDefinition | None:
-    """The definition of a client's key behind a prefix, such as `producer.override.acks`."""
+    """Return the definition of a client key with a prefix, such as `producer.override.acks`."""
     for prefix, keys in _CLIENT_KEYS.items():
         short = name.removeprefix(prefix)
         if short != name and short in keys:
@@ -230,7 +228,7 @@ _CLIENT_KEYS = {
 
 
 def connect_default(key: ConfigKey) -> str | None:
-    """A default as Connect writes it: items of a list without blanks between them."""
+    """Return a default in Connect's format: items of a list without spaces between them."""
     if key.default is not None and key.type is ConfigType.LIST:
         return ",".join(parse_list(key.default)[0])
     return key.default

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table of connector keys: set globally or per flow (`A->B.<key>`).
 
-The names are those of MM2's three connector definitions and our own. Only these names pass from the
-global level of a file into a flow.
+The names are those of MM2's three connector definitions and our own. Only these names are inherited
+by flows from the global level of a file.
 
-The incident policies say what a flow does about an incident that it cannot repair. Each default
-loses no record that can still be copied, and goes on where waiting would gain nothing. Every
+The incident policies determine what a flow does about an incident that it cannot repair. The
+defaults lose no record that can still be copied, and continue if waiting cannot help. Every
 incident is logged, counted and shown. It is recorded in the ledger if source and target differ
 afterwards.
 """
@@ -67,30 +67,31 @@ INCIDENT_POLICY_KEYS = (
     choice(
         "gap.policy",
         ("continue", "stop"),
-        "The source deleted records before they were copied: continue at the earliest one left "
-        "(nobody can bring the others back), or stop the partition.",
+        "The source deleted records before they were copied: continue at the earliest remaining "
+        "one (the others are lost), or stop the partition.",
         fills=field_of(IncidentPolicies, "gap"),
     ),
     choice(
         "source.recreated.policy",
         ("stop", "restart"),
-        "A source topic was deleted and created again, so that its offsets mean other records: "
-        "stop the topic (its copy may hold all that is left of the old one), or restart at the "
-        "new topic's beginning, behind the old records.",
+        "A source topic was deleted and created again, so its offsets refer to other records: "
+        "stop the topic (the remote topic may have the only copy of the old records), or restart "
+        "at the new topic's beginning and append to the old records.",
         fills=field_of(IncidentPolicies, "source_recreated"),
     ),
     choice(
         "source.truncated.policy",
         ("continue", "stop"),
-        "The source lost records that were copied already (unclean leader election): continue "
-        "where its log now differs (the target keeps the lost ones), or stop the partition.",
+        "The source lost records that were already copied (unclean leader election): continue "
+        "where its log diverges (the target keeps the lost records), or stop the partition.",
         fills=field_of(IncidentPolicies, "source_truncated"),
     ),
     choice(
         "target.recreated.policy",
         ("continue", "restart", "stop"),
-        "A remote topic was deleted and created again: continue with the next record (whoever "
-        "deleted the copies meant it), restart at the source's beginning, or stop the topic.",
+        "A remote topic was deleted and created again: continue with the next record (the "
+        "deletion is assumed to be intended), restart at the source's beginning, or stop the "
+        "topic.",
         fills=field_of(IncidentPolicies, "target_recreated"),
     ),
     choice(
@@ -102,22 +103,22 @@ INCIDENT_POLICY_KEYS = (
     choice(
         "corrupt.batch.policy",
         ("stop", "skip"),
-        "A record batch on the source does not match its checksum, however often it is read: stop "
-        "the partition and look again now and then (another replica may be whole), or skip it.",
+        "A record batch on the source repeatedly fails its checksum: stop the partition and retry "
+        "from time to time (another replica may be intact), or skip it.",
         fills=field_of(IncidentPolicies, "corrupt_batch"),
     ),
     choice(
         "refused.record.policy",
         ("dead-letter", "skip", "stop"),
-        "The target refuses a record for what it is (too large, a timestamp out of range): write "
-        "it to the dead-letter topic on the target, skip it, or stop the partition.",
+        "The target refuses a record (too large, a timestamp out of range): write it to the "
+        "dead-letter topic on the target, skip it, or stop the partition.",
         fills=field_of(IncidentPolicies, "refused_record"),
     ),
     long(
         "open.transaction.warning.ms",
         120_000,
-        "How long a transaction on the source may hold back everything behind it before its "
-        "producer is named; twice the time that Kafka's producers give a transaction.",
+        "How long an open transaction on the source may block later records before its producer "
+        "is reported; by default twice the transaction timeout of Kafka's producers.",
         at_least(1),
         fills=field_of(IncidentPolicies, "open_transaction_seconds", seconds),
         importance=Importance.LOW,
@@ -182,7 +183,7 @@ CONNECT_KEYS = (
     string_list(
         "transforms",
         "",
-        "Single message transforms; a flow that names any is refused.",
+        "Single message transforms; not supported: a flow that sets any is rejected.",
         importance=Importance.LOW,
     ),
     string_list(
@@ -198,8 +199,8 @@ CONNECT_KEYS = (
         "What to do when a config provider's value changes.",
         one_of("none", "restart"),
         importance=Importance.LOW,
-        no_effect="files that values come from are watched in any case, and what uses them begins "
-        "anew when they change",
+        no_effect="files of config providers are always watched, and flows that use them restart "
+        "when they change",
     ),
     long(
         "errors.retry.timeout",
@@ -245,14 +246,14 @@ SHARED_KEYS = (
     boolean(
         "enabled",
         False,
-        "Whether the flow copies records; a pair that is not enabled only emits heartbeats.",
+        "Whether the flow copies records; a flow that is not enabled only emits heartbeats.",
         fills=field_of(FlowSettings, "enabled"),
         importance=Importance.HIGH,
     ),
     string(
         "source.cluster.alias",
         None,
-        "Name of the source cluster; taken from the pair.",
+        "Name of the source cluster; by default that of the flow.",
         valid_topic_characters,
         importance=Importance.LOW,
         required=True,
@@ -260,7 +261,7 @@ SHARED_KEYS = (
     string(
         "target.cluster.alias",
         "target",
-        "Name of the target cluster; taken from the pair.",
+        "Name of the target cluster; by default that of the flow.",
         valid_topic_characters,
         importance=Importance.LOW,
     ),
@@ -275,7 +276,7 @@ SHARED_KEYS = (
         "replication.policy.class",
         _MIRROR + "DefaultReplicationPolicy",
         "How remote topics are named: MM2's DefaultReplicationPolicy or "
-        "IdentityReplicationPolicy, or the dotted path of a Python class of yours.",
+        "IdentityReplicationPolicy, or the dotted path of a Python class.",
         not_empty,
         fills=field_of(ReplicationPolicySettings, "replication_policy_class"),
         importance=Importance.HIGH,
@@ -283,7 +284,7 @@ SHARED_KEYS = (
     string(
         "replication.policy.separator",
         ".",
-        "What stands between the source's alias and the topic in a remote topic's name.",
+        "Separator between the source's alias and the topic in a remote topic's name.",
         valid_topic_characters,
         fills=field_of(ReplicationPolicySettings, "separator")
         + field_of(ReplicationPolicySettings, "separator_is_explicit", _is_in_file),
@@ -291,7 +292,7 @@ SHARED_KEYS = (
     boolean(
         "replication.policy.internal.topic.separator.enabled",
         True,
-        "Whether a separator that is set also shapes the names of the offset-syncs and "
+        "Whether a separator that is set also applies to the names of the offset-syncs and "
         "checkpoints topics.",
         fills=field_of(ReplicationPolicySettings, "internal_topic_separator_enabled"),
         importance=Importance.LOW,
@@ -313,7 +314,7 @@ SHARED_KEYS = (
     string_list(
         "metric.names.formats",
         "legacy",
-        "Which names MM2's metrics carry.",
+        "Names of MM2's metrics.",
         list_of("legacy", "new"),
         importance=Importance.LOW,
         no_effect=_NOT_YET,
@@ -322,33 +323,33 @@ SHARED_KEYS = (
         "config.providers",
         "",
         "Names of config providers; file, directory and env also work without this line, but "
-        "not in what comes over REST.",
+        "not in configurations that come over REST.",
         importance=Importance.LOW,
     ),
 )
 
-_LEAST_BUFFER = 4 * 1024 * 1024
+_MIN_BUFFER = 4 * 1024 * 1024
 _LONGEST_EPOCH = 86_400
 
 SPARKMIRROR_KEYS = (
     boolean(
         "sync.topic.deletions.enabled",
         False,
-        "Whether the remote topic is deleted after its source topic was. MM2 never does.",
+        "Whether a remote topic is deleted after its source topic. MM2 never deletes topics.",
     ),
     long(
         "sync.topic.deletions.grace.seconds",
         86_400,
-        "How long after it was noticed that a source topic is gone its remote topic is "
-        "deleted; counted anew when sparkmirror starts.",
-        at_least(5, "tasks need a moment to let go of a topic"),
+        "Time from the detection of a deleted source topic to the deletion of its remote topic; "
+        "starts again when sparkmirror restarts.",
+        at_least(5, "tasks need time to release a topic"),
         fills=field_of(SourceSettings, "deletions_grace_seconds", interval),
         switch="sync.topic.deletions.enabled",
     ),
     integer(
         "epoch.seconds",
         300,
-        "How long one Spark job of a flow runs before the next one takes over.",
+        "How long one Spark job of a flow runs before the next one replaces it.",
         between(1, _LONGEST_EPOCH),
         fills=field_of(PipelineSettings, "epoch_seconds", _float),
         importance=Importance.LOW,
@@ -356,8 +357,8 @@ SPARKMIRROR_KEYS = (
     long(
         "task.buffer.bytes",
         64 * 1024 * 1024,
-        "The most record data that one task holds in memory.",
-        at_least(_LEAST_BUFFER, "a task must hold a few record batches at once"),
+        "Maximum record data that one task keeps in memory.",
+        at_least(_MIN_BUFFER, "a task must hold a few record batches at once"),
         fills=field_of(PipelineSettings, "task_buffer_bytes"),
     ),
     choice(
@@ -366,63 +367,65 @@ SPARKMIRROR_KEYS = (
             "topics",
             "all",
         ),
-        "Which ACLs are carried over: topics (literal ones of mirrored topics, as MM2 does), "
-        "or all (prefixed ones as well, and those of groups, transactional ids and the cluster).",
+        "Which ACLs are synced: topics (literal ones of mirrored topics, as in MM2), "
+        "or all (also prefixed ones, and those of groups, transactional ids and the cluster).",
         fills=field_of(SourceSettings, "acls_scope"),
     ),
     boolean(
         "sync.acls.removals.enabled",
         False,
-        "Whether ACLs that the source no longer has are taken away on the target; only those "
-        "that the flow itself created.",
+        "Whether ACLs that the source no longer has are deleted on the target; only those "
+        "that the flow created.",
         fills=field_of(SourceSettings, "acl_removals"),
     ),
     string(
         "initial.offsets.group",
         "",
-        "A consumer group on the source whose committed offsets are where partitions without "
-        "a stored position begin, such as that of an old MirrorMaker 1; the others begin as "
-        "auto.offset.reset says.",
+        "A consumer group on the source, such as that of an old MirrorMaker 1. Partitions "
+        "without a stored position start at its committed offsets, others according to "
+        "auto.offset.reset.",
         fills=field_of(PipelineSettings, "initial_offsets_group"),
         importance=Importance.LOW,
     ),
     string(
         TARGET_KEY,
         NO_PROFILE,
-        "What the target is, if it is a service that refuses some things: a set of values, "
-        "weaker than any line, that it takes (see profiles.md).",
+        "Profile of the target if it is a managed service: values that it accepts, which any "
+        "line overrides (see profiles.md).",
         one_of(*PROFILE_NAMES),
     ),
-    string(SOURCE_KEY, NO_PROFILE, "The same about the source.", one_of(*PROFILE_NAMES)),
+    string(SOURCE_KEY, NO_PROFILE, "Profile of the source.", one_of(*PROFILE_NAMES)),
     string_list(
         "config.properties.include",
         ".*",
-        "Topic configs (names or regexes) that the remote topic may take over; "
-        "config.properties.exclude wins over this.",
+        "Topic configs (names or regexes) that are copied to the remote topic; "
+        "config.properties.exclude wins.",
         fills=field_of(PolicySettings, "config_properties_include"),
     ),
     boolean(
         "topic.creation.enabled",
         True,
-        "Whether topics are created and grown, remote and internal ones. If not, each missing "
-        "one is named in the status with the shape to create it in, and what is there flows.",
+        "Whether remote and internal topics are created and partitions added. If not, the status "
+        "names each missing topic with the partitions and configs to create it with; existing "
+        "topics are copied.",
         fills=field_of(SourceSettings, "topic_creation_enabled"),
     ),
 )
 
-# Read by a flow, but lost when set globally: MM2's definitions lack them, and so do ours.
+# Read by a flow, but ignored when set globally: they are not in MM2's definitions.
 FLOW_ONLY_KEYS = (
     string(
         "use.defaults.from",
         "target",
-        "Whose defaults a remote topic gets for configs that the source topic does not set.",
+        "Cluster whose defaults a remote topic gets for configs that the source topic does not "
+        "set.",
         fills=field_of(PolicySettings, "use_defaults_from"),
         importance=Importance.LOW,
     ),
     string(
         "exactly.once.support",
         "requested",
-        "Whether the flow must be exactly-once: required refuses to run it without "
+        "Whether the flow must be exactly-once: required rejects it without "
         "exactly.once.source.support=enabled and isolation.level=read_committed.",
         one_of("required", "requested", ignore_case=True),
         importance=Importance.LOW,
@@ -451,9 +454,9 @@ FLOW_ONLY_KEYS = (
     string(
         "offsets.storage.topic",
         None,
-        "An offsets topic of the connector's own.",
+        "A separate offsets topic of the connector.",
         importance=Importance.LOW,
-        no_effect="positions are kept in the topic that offset.storage.topic names",
+        no_effect="positions are stored in the topic that offset.storage.topic names",
     ),
 )
 
@@ -467,14 +470,14 @@ CONNECTOR_KEYS = (
     *CONNECT_KEYS,
 )
 
-# Old spelling -> the name it has had since 3.0; accepted with a warning.
+# Deprecated key -> its name since 3.0; accepted with a warning.
 DEPRECATED = {
     "topics.blacklist": "topics.exclude",
     "groups.blacklist": "groups.exclude",
     "config.properties.blacklist": "config.properties.exclude",
 }
 
-# Removed from MM2 in 4.0: recognised, so that nobody is sent to a similar name.
+# Removed from MM2 in 4.0: known, so that no similar key is suggested.
 REMOVED = {
     "use.incremental.alter.configs": "incremental changes are the only way since Kafka 4.0",
     "add.source.alias.to.metrics": "metrics always name the source since Kafka 4.0",

@@ -22,7 +22,7 @@ from sparkmirror.config.settings import CheckpointSettings, HeartbeatSettings, S
 from sparkmirror.policy.settings import PolicySettings
 
 _MIRROR = "org.apache.kafka.connect.mirror."
-_SOONER = "changes should be noticed within seconds, and looking costs one request"
+_SOONER = "changes should be detected within seconds, and a check costs one request"
 
 SOURCE_KEYS = (
     string_list(
@@ -35,7 +35,7 @@ SOURCE_KEYS = (
     string_list(
         "topics.exclude",
         r"mm2.*\.internal, .*\.replica, __.*",
-        "Topics never to copy; this wins over topics.",
+        "Topics that are never copied; wins over topics.",
         fills=field_of(PolicySettings, "topics_exclude"),
         importance=Importance.HIGH,
     ),
@@ -45,7 +45,7 @@ SOURCE_KEYS = (
         "leader.replication.throttled.replicas, message.timestamp.difference.max.ms, "
         "log.message.timestamp.before.max.ms, log.message.timestamp.after.max.ms, "
         "message.timestamp.type, unclean.leader.election.enable, min.insync.replicas",
-        "Topic configs (names or regexes) that the remote topic does not take over.",
+        "Topic configs (names or regexes) that are not copied to the remote topic.",
         fills=field_of(PolicySettings, "config_properties_exclude"),
     ),
     class_name(
@@ -70,17 +70,17 @@ SOURCE_KEYS = (
         1_000,
         "How long one poll of MM2's consumer waits.",
         importance=Importance.LOW,
-        no_effect="tasks wait for the source as consumer.fetch.max.wait.ms says",
+        no_effect="consumer.fetch.max.wait.ms applies instead",
     ),
     boolean(
         "refresh.topics.enabled",
         True,
-        "Whether to look for new topics and partitions while running.",
+        "Whether new topics and partitions are detected while running.",
     ),
     long(
         "refresh.topics.interval.seconds",
         5,
-        "How often to look for new topics and partitions.",
+        "How often new topics and partitions are detected.",
         not_zero,
         fills=field_of(SourceSettings, "refresh_topics_seconds", interval),
         switch="refresh.topics.enabled",
@@ -90,7 +90,7 @@ SOURCE_KEYS = (
     boolean(
         "sync.topic.configs.enabled",
         True,
-        "Whether changed topic configs are carried over to the remote topic.",
+        "Whether changed topic configs are synced to the remote topic.",
     ),
     long(
         "sync.topic.configs.interval.seconds",
@@ -102,9 +102,7 @@ SOURCE_KEYS = (
         mm2_default="600",
         mm2_difference_reason=_SOONER,
     ),
-    boolean(
-        "sync.topic.acls.enabled", True, "Whether topic ACLs are carried over to the remote topic."
-    ),
+    boolean("sync.topic.acls.enabled", True, "Whether topic ACLs are synced to the remote topic."),
     long(
         "sync.topic.acls.interval.seconds",
         10,
@@ -141,7 +139,7 @@ SOURCE_KEYS = (
             "source",
             "target",
         ),
-        "On which cluster the offset-syncs topic lives.",
+        "Cluster of the offset-syncs topic.",
         fills=field_of(SourceSettings, "offset_syncs_location"),
         importance=Importance.LOW,
     ),
@@ -177,22 +175,22 @@ CHECKPOINT_KEYS = (
     string_list(
         "groups.exclude",
         "console-consumer-.*, connect-.*, __.*",
-        "Consumer groups left out; this wins over groups.",
+        "Consumer groups that are excluded; wins over groups.",
         fills=field_of(PolicySettings, "groups_exclude"),
     ),
     class_name(
         "group.filter.class",
         _MIRROR + "DefaultGroupFilter",
-        "Which groups take part: MM2's default filter or the dotted path of a Python class.",
+        "Which groups are translated: MM2's default filter or the dotted path of a Python class.",
         not_empty,
         fills=field_of(PolicySettings, "group_filter_class"),
         importance=Importance.LOW,
     ),
-    boolean("refresh.groups.enabled", True, "Whether to look for new groups while running."),
+    boolean("refresh.groups.enabled", True, "Whether new groups are detected while running."),
     long(
         "refresh.groups.interval.seconds",
         10,
-        "How often to look for new groups.",
+        "How often new groups are detected.",
         not_zero,
         fills=field_of(CheckpointSettings, "refresh_groups_seconds", interval),
         switch="refresh.groups.enabled",
@@ -245,7 +243,7 @@ HEARTBEAT_KEYS = (
     boolean(
         "emit.heartbeats.enabled",
         True,
-        "Whether the pair writes heartbeats to its target, enabled or not.",
+        "Whether the flow writes heartbeats to its target, enabled or not.",
     ),
     long(
         "emit.heartbeats.interval.seconds",

@@ -25,7 +25,7 @@ LISTENER_PATTERN = re.compile(
 
 
 def listener_addresses(value: object) -> None:
-    """Each item is `http://host:port`; the host may be left out."""
+    """Check that each item is `http://host:port`; the host may be missing."""
     for item in value if isinstance(value, tuple) else ():
         found = LISTENER_PATTERN.fullmatch(item)
         if found is None or int(found["port"]) > MAX_PORT:
@@ -33,7 +33,7 @@ def listener_addresses(value: object) -> None:
 
 
 def listeners(value: object) -> None:
-    """The same, and nothing but http and https."""
+    """As `addresses`, with http and https only."""
     listener_addresses(value)
     for item in value if isinstance(value, tuple) else ():
         if not item.lower().startswith(("http:", "https:")):
@@ -41,13 +41,13 @@ def listeners(value: object) -> None:
 
 
 def not_empty_listeners(value: object) -> None:
-    """A server listens somewhere."""
+    """As `listeners`, with at least one address."""
     if value == ():
         raise InvalidValueError("must name at least one address, such as http://:8083")
 
 
 def strip_quotes(text: str) -> str:
-    """No host name has quotes; images that make files of environment variables leave them in."""
+    """Remove quotes, which images leave in files that they create from environment variables."""
     return text.strip("\"'")
 
 
@@ -59,7 +59,7 @@ def _lower(parsed: ParsedValue) -> str:
     return str(parsed.value).lower()
 
 
-# Below `listeners.https.` or, if nothing stands there, as it is.
+# With the prefix `listeners.https.`; without it only if no key has the prefix.
 CLIENT_AUTH_KEY = choice(
     "ssl.client.auth",
     (
@@ -79,25 +79,25 @@ REST_KEYS = (
     string_list(
         "listeners",
         "http://127.0.0.1:8083",
-        "Where the REST server listens. By default on this machine only, where other workers "
-        "of a group do not reach it.",
+        "Where the REST server listens. By default on this machine only; workers on other "
+        "machines cannot reach it then.",
         not_empty_listeners,
         listeners,
         importance=Importance.LOW,
         mm2_default="http://:8083",
-        mm2_difference_reason="an API without passwords stays at home",
+        mm2_difference_reason="an API without passwords should not be reachable from outside",
     ),
     string(
         "rest.advertised.host.name",
         None,
-        "Host name given to other workers.",
+        "Host name advertised to other workers.",
         fills=field_of(RestSettings, "advertised_host", _unquoted),
         importance=Importance.LOW,
     ),
     integer(
         "rest.advertised.port",
         None,
-        "Port given to other workers.",
+        "Port advertised to other workers.",
         between(1, MAX_PORT),
         fills=field_of(RestSettings, "advertised_port"),
         importance=Importance.LOW,
@@ -105,7 +105,7 @@ REST_KEYS = (
     string(
         "rest.advertised.listener",
         None,
-        "Listener given to other workers.",
+        "Listener advertised to other workers: http or https.",
         one_of("http", "https", ignore_case=True),
         fills=field_of(RestSettings, "advertised_scheme", _lower),
         importance=Importance.LOW,
@@ -113,21 +113,21 @@ REST_KEYS = (
     string(
         "access.control.allow.origin",
         "",
-        "Origins that browsers may use.",
+        "Allowed origins of cross-origin requests (CORS).",
         fills=field_of(RestSettings, "allow_origin"),
         importance=Importance.LOW,
     ),
     string(
         "access.control.allow.methods",
         "",
-        "Methods that browsers may use.",
+        "Allowed methods of cross-origin requests (CORS).",
         fills=field_of(RestSettings, "allow_methods"),
         importance=Importance.LOW,
     ),
     string(
         "response.http.headers.config",
         "",
-        "Headers of every REST answer.",
+        "Headers of every REST response.",
         fills=field_of(RestSettings, "response_headers"),
         importance=Importance.LOW,
     ),
@@ -135,37 +135,37 @@ REST_KEYS = (
     string_list(
         "rest.extension.classes",
         "",
-        "Connect's BasicAuthSecurityRestExtension, if the REST API is to ask for a name and "
-        "password; other Java classes are not run.",
+        "Connect's BasicAuthSecurityRestExtension enables basic authentication; other Java "
+        "classes do not run.",
     ),
     string(
         "rest.basic.auth.login.config",
         None,
-        "JAAS file of that extension; if not set, what KAFKA_OPTS of the environment says "
-        "with -Djava.security.auth.login.config.",
+        "JAAS file of that extension; by default the one that "
+        "-Djava.security.auth.login.config in the environment's KAFKA_OPTS names.",
     ),
 )
 
-# Only a worker's file has these.
+# Keys of a worker's file only.
 WORKER_REST_KEYS = (
     string_list(
         "admin.listeners",
         None,
-        "Where the paths below /admin are served; not set: where all others are; empty: nowhere.",
+        "Where /admin is served; not set: at listeners; empty: not served.",
         listeners,
         importance=Importance.LOW,
     ),
     integer(
         "rest.port",
         None,
-        "Port of the REST server in files older than listeners, which wins.",
+        "Deprecated port of the REST server; listeners wins.",
         between(0, MAX_PORT),
         importance=Importance.LOW,
     ),
     string(
         "rest.host.name",
         None,
-        "Address of the REST server in files older than listeners, which wins.",
+        "Deprecated address of the REST server; listeners wins.",
         importance=Importance.LOW,
     ),
 )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which keys hold a secret, and configurations without their secrets.
+"""Determines which keys hold secrets, and hides them in configurations.
 
-A client reads a configuration, changes a line and sends it back: `[hidden]` then means the value
-that is stored. A reference such as `${file:...}` is no secret and stays readable.
+A client reads a configuration, changes a line and sends it back: `[hidden]` then means the stored
+value. A reference such as `${file:...}` is not a secret and is not hidden.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ _REFERENCE = re.compile(r"\$\{[\w.-]+:[^{}]+\}")
 
 
 def is_secret(name: str) -> bool:
-    """Whether a key holds a secret, under whatever prefix it is written.
+    """Whether a key holds a secret, with or without a prefix.
 
-    A key of the table says so itself. One that nobody knows, misspelt or of somebody's plugin, is
-    taken for what it sounds like.
+    The table decides for known keys; the name decides for unknown ones.
     """
     parts = name.split(".")
     endings = (".".join(parts[at:]) for at in range(len(parts)))
@@ -45,7 +44,7 @@ _NOT_SECRET_PATTERN = re.compile(
 def redact_config(
     config: Mapping[str, str | None], passwords: Collection[str] = ()
 ) -> dict[str, str | None]:
-    """The configuration as a client may see it; `passwords` are further keys that hold one."""
+    """Return the configuration for clients; `passwords` are further keys that hold secrets."""
     return {
         key: HIDDEN if text and _hides(key, text, passwords) else text
         for key, text in config.items()
@@ -57,14 +56,14 @@ def _hides(key: str, text: str, passwords: Collection[str]) -> bool:
 
 
 def _is_reference(text: str) -> bool:
-    """Exactly one, and nothing beside it."""
+    """Whether the text is exactly one reference."""
     return _REFERENCE.fullmatch(text) is not None
 
 
 def restore_secrets(
     config: Mapping[str, str | None], stored: Mapping[str, str | None]
 ) -> dict[str, str | None]:
-    """The configuration with the stored values in the place of those that were hidden."""
+    """Replace hidden values by the stored ones."""
     return {
         key: stored.get(key, text) if text == HIDDEN and is_secret(key) else text
         for key, text in config.items()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What managed Kafka services refuse, as settings: one table per service and side, pure data.
+"""Profiles of managed Kafka services: settings that avoid what a service refuses, as data.
 
-A profile's values are weaker than every line of a file and stronger than our defaults. What is
-said here of a service comes from its own documentation; nothing was tried on the real service,
-only on a local broker that refuses the same things.
+A profile's values override our defaults, and every line of a file overrides them. The facts about a
+service come from its documentation. They were tested with a local broker that refuses the same
+requests, not with the real service.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ TARGET_KEY = "profile"
 SOURCE_KEY = "source.profile"
 
 FACTOR = "replication.factor"
-# The offset-syncs topic has the target's factor too, but only where it lives there.
+# The offset-syncs topic has the target's factor, too, but only if it is on the target.
 SYNCS_FACTOR = "offset-syncs.topic.replication.factor"
 SYNCS_LOCATION = "offset-syncs.topic.location"
 
-# Where `check` shows the values that a limit is about.
+# The sections of `check` with the values that a limit applies to.
 CONNECTOR_SECTION = "connector"
 PRODUCER_SECTION = "target producer"
 TARGET_ADMIN_SECTION = "target admin"
@@ -29,7 +29,7 @@ SOURCE_ADMIN_SECTION = "source admin"
 
 @dataclass(frozen=True, slots=True)
 class ProfileSetting:
-    """A value that a profile gives: the key as one would write it for the flow, and why."""
+    """A value of a profile: the key as written for a flow, and the reason."""
 
     key: str
     value: str
@@ -37,7 +37,7 @@ class ProfileSetting:
 
     @property
     def is_worker_key(self) -> bool:
-        """Whether it belongs to the target's worker, as `B.<key>` does, and not to the flow."""
+        """Whether it is a key of the target's worker, as `B.<key>`, and not of the flow."""
         return self.key.startswith(
             ("producer.", "offset.storage.", "status.storage.", "config.storage.")
         )
@@ -45,16 +45,16 @@ class ProfileSetting:
 
 @dataclass(frozen=True, slots=True)
 class ServiceLimit:
-    """What a service is known to refuse: a line that asks for it wins, with a warning."""
+    """Values that a service refuses: a line with such a value is used, with a warning."""
 
     section: str
     key: str
     reason: str  # the end of a sentence that begins with the line's key
-    max_value: int | None = None  # the largest number that is all right
-    allowed_values: tuple[str, ...] = ()  # or the only values that are
+    max_value: int | None = None
+    allowed_values: tuple[str, ...] = ()
 
     def allows(self, text: str) -> bool:
-        """Whether the service takes this value."""
+        """Whether the service accepts this value."""
         value = text.strip().lower()
         if self.max_value is not None:
             return 0 <= int(value) <= self.max_value
@@ -63,7 +63,7 @@ class ServiceLimit:
 
 @dataclass(frozen=True, slots=True)
 class ServiceProfile:
-    """One service: what it is called, and what it wants as target and as source."""
+    """One service: its name, and its settings and limits as target and as source."""
 
     name: str
     title: str
@@ -122,10 +122,10 @@ _SOURCE_CLIENTS = ("source.consumer", "source.admin")
 _TARGET_SECTIONS = (PRODUCER_SECTION, TARGET_ADMIN_SECTION)
 _SOURCE_SECTIONS = (CONSUMER_SECTION, SOURCE_ADMIN_SECTION)
 
-_AZURE_IDLE = "Azure cuts a connection that is silent for 240 s, without a word to either side"
-_AZURE_ASKS = "the service takes up to 20 s for an answer and recommends 60 s"
+_AZURE_IDLE = "Azure drops a connection that is idle for 240 s, without notice to either side"
+_AZURE_ASKS = "the service takes up to 20 s for a response and recommends 60 s"
 _NO_ACL_API = "the service has no ACLs: rights are given in Azure"
-_AZURE_CUT = "is above 240 s, after which Azure cuts silent connections without a word"
+_AZURE_CUT = "is above 240 s, after which Azure drops idle connections without notice"
 
 _EVENT_HUBS = ServiceProfile(
     name="event-hubs",
@@ -138,9 +138,9 @@ _EVENT_HUBS = ServiceProfile(
         ProfileSetting(
             "config.properties.include",
             "cleanup.policy",
-            "retention and all else belong to the tier; set them on the event hub",
+            "the tier determines retention and other configs; set them on the event hub",
         ),
-        *_factors("1", "the service replicates by itself and knows no factor"),
+        *_factors("1", "the service manages replication and has no replication factor"),
         ProfileSetting(
             "producer.max.request.size",
             "1000000",
@@ -149,7 +149,7 @@ _EVENT_HUBS = ServiceProfile(
         ProfileSetting(
             "producer.compression.type",
             "none",
-            "the service understands no codec but gzip, and that not in every tier",
+            "the service supports no codec except gzip, and that not in every tier",
         ),
         ProfileSetting("producer.request.timeout.ms", "60000", _AZURE_ASKS),
         ProfileSetting("target.admin.request.timeout.ms", "60000", _AZURE_ASKS),
@@ -179,7 +179,7 @@ _EVENT_HUBS = ServiceProfile(
         ServiceLimit(
             PRODUCER_SECTION,
             "compression.type",
-            "names what the service does not understand: it knows none and gzip",
+            "names a codec that the service does not support: use none or gzip",
             allowed_values=("none", "gzip"),
         ),
         *_idle_limits(239_999, _AZURE_CUT, *_TARGET_SECTIONS),
@@ -192,9 +192,9 @@ _EVENT_HUBS = ServiceProfile(
     ),
 )
 
-_AWS_IDLE = "AWS forgets a connection that is silent for 350 s"
-_IAM = "the service has no ACLs of its own: rights are given with IAM"
-_AWS_CUT = "is above 350 s, after which AWS forgets silent connections"
+_AWS_IDLE = "AWS drops a connection that is idle for 350 s"
+_IAM = "the service has no ACLs: rights are granted with IAM"
+_AWS_CUT = "is above 350 s, after which AWS drops idle connections"
 
 _MSK_SERVERLESS = ServiceProfile(
     name="msk-serverless",
@@ -229,16 +229,16 @@ _MSK_SERVERLESS = ServiceProfile(
     ),
     source_limits=_idle_limits(349_999, _AWS_CUT, *_SOURCE_SECTIONS),
     notes=(
-        "Clients come in by IAM only.",
+        "Clients authenticate with IAM only.",
         "A cluster has at most 2,400 partitions, and 120 of compacted topics.",
     ),
 )
 
 _PRINCIPALS = (
-    "principals are service accounts of Confluent's: those of another cluster mean nothing"
+    "principals are service accounts of Confluent; those of another cluster are unknown there"
 )
-_BALANCERS = "load balancers forget silent connections, on Azure after 240 s"
-_BALANCERS_CUT = "is above 240 s, after which load balancers on Azure forget silent connections"
+_BALANCERS = "load balancers drop idle connections, on Azure after 240 s"
+_BALANCERS_CUT = "is above 240 s, after which load balancers on Azure drop idle connections"
 
 _CONFLUENT_CLOUD = ServiceProfile(
     name="confluent-cloud",
@@ -255,7 +255,7 @@ _CONFLUENT_CLOUD = ServiceProfile(
         ProfileSetting(
             "producer.max.request.size",
             "8388608",
-            "max.message.bytes cannot be above 8 MiB but on Dedicated clusters",
+            "max.message.bytes cannot be above 8 MiB except on Dedicated clusters",
         ),
         *_idle("180000", _BALANCERS, *_TARGET_CLIENTS),
     ),
@@ -270,12 +270,12 @@ _CONFLUENT_CLOUD = ServiceProfile(
     ),
     source_limits=_idle_limits(239_999, _BALANCERS_CUT, *_SOURCE_SECTIONS),
     notes=(
-        "Clients come in with an API key of a service account.",
-        "ACLs and transactions are there as in Kafka.",
+        "Clients authenticate with an API key of a service account.",
+        "ACLs and transactions work as in Kafka.",
     ),
 )
 
-_IBM_IAM = "the service has no ACLs of its own: rights are given with IAM policies"
+_IBM_IAM = "the service has no ACLs: rights are granted with IAM policies"
 
 _IBM_EVENT_STREAMS = ServiceProfile(
     name="ibm-event-streams",
@@ -296,7 +296,7 @@ _IBM_EVENT_STREAMS = ServiceProfile(
             "status.storage.partitions", "1", "the Standard plan has 100 partitions altogether"
         ),
         ProfileSetting(
-            "producer.max.request.size", "1000000", "the service takes messages of 1 MB at most"
+            "producer.max.request.size", "1000000", "the service accepts messages of 1 MB at most"
         ),
     ),
     source=(
@@ -309,7 +309,7 @@ _IBM_EVENT_STREAMS = ServiceProfile(
     ),
     source_limits=(),
     notes=(
-        "An instance is a cluster; clients come in with an API key.",
+        "An instance is a cluster; clients authenticate with an API key.",
         "Standard plan: 100 partitions, retention from an hour to 30 days, 1 GiB a partition.",
         "The Lite plan's one partition is too few.",
     ),
@@ -323,7 +323,7 @@ PROFILE_NAMES = (NO_PROFILE, *PROFILES)
 
 
 def profile_settings(target: str, source: str) -> dict[str, tuple[str, ProfileSetting]]:
-    """Key -> profile and setting for a flow; where both sides say something, the target's wins."""
+    """Return profile and setting for each key of a flow; the target's profile wins."""
     chosen: dict[str, tuple[str, ProfileSetting]] = {}
     if source in PROFILES:
         chosen |= {one.key: (source, one) for one in PROFILES[source].source}
@@ -333,7 +333,7 @@ def profile_settings(target: str, source: str) -> dict[str, tuple[str, ProfileSe
 
 
 def service_limits(target: str, source: str) -> list[tuple[ServiceProfile, ServiceLimit]]:
-    """What is known to be refused on either side of a flow."""
+    """Return the limits of both sides of a flow, each with its profile."""
     found: list[tuple[ServiceProfile, ServiceLimit]] = []
     if target in PROFILES:
         found += [(PROFILES[target], one) for one in PROFILES[target].target_limits]

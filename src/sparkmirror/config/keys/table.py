@@ -48,7 +48,7 @@ from sparkmirror.config.keys.worker_keys import (
 
 
 def by_name(keys: Iterable[ConfigKey]) -> dict[str, ConfigKey]:
-    """A table to look keys up in."""
+    """Return a table of keys by name."""
     return {key.name: key for key in keys}
 
 
@@ -63,7 +63,7 @@ CLIENT = {
 }
 CLIENT_ROLES = tuple(CLIENT)
 
-# The names that pass from the global level into every flow; MM2 drops all others.
+# The names that flows inherit from the global level; MM2 drops all others.
 GLOBAL_CONNECTOR_NAMES = frozenset(
     {*(key.name for key in CONNECTOR_KEYS), *SECURITY, *DEPRECATED} - {"bootstrap.servers"}
 )
@@ -71,12 +71,12 @@ GLOBAL_CONNECTOR_NAMES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of the reference page: where its keys are written, and the keys."""
+    """A section of the reference page: where its keys are written, and the keys."""
 
     title: str
     written: str
     keys: tuple[ConfigKey, ...]
-    ignored: tuple[tuple[str, str], ...] = ()  # accepted without effect: name, why
+    ignored: tuple[tuple[str, str], ...] = ()  # accepted without effect: name, reason
 
 
 SECTIONS = (
@@ -121,7 +121,7 @@ SECTIONS = (
     ),
 )
 
-# A Connect worker has a file of its own, where keys stand without a cluster before them.
+# The sections of a Connect worker's file, whose keys have no prefix of a cluster.
 WORKER_SECTIONS = (
     Section("Topics and positions", "`<key>` in the worker's file", TOPIC_KEYS),
     Section("The group of workers", "`<key>` in the worker's file", GROUP_KEYS),
@@ -141,19 +141,19 @@ WORKER_SECTIONS = (
 
 
 def all_keys() -> Iterator[ConfigKey]:
-    """Every declared key, each once per section it stands in."""
+    """Return every declared key, once per section."""
     for section in (*SECTIONS, *WORKER_SECTIONS):
         yield from section.keys
 
 
 def differing_defaults() -> tuple[ConfigKey, ...]:
-    """The keys whose default differs from MM2's on purpose, each with its reason."""
+    """Return the keys whose default differs from MM2's, each with its reason."""
     seen = {key.name: key for key in all_keys() if key.mm2_default is not None}
     return tuple(seen.values())
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str | None:
-    """The known name that `name` was probably meant to be."""
+    """Return the known name most similar to `name`, or None."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.75)
     return close[0] if close else None
 

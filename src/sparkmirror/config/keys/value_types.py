@@ -2,7 +2,7 @@
 """Kafka's config types and validators: how the text of a property becomes a value.
 
 Every function raises InvalidValueError with the end of a sentence that begins with the key's name.
-The value is kept apart, because the reader of the sentence may not be allowed to see it.
+The value is a separate field, because it may be secret.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ Validator = Callable[[object], None]
 
 
 class InvalidValueError(ValueError):
-    """A value that a key does not take: `rule` says why, `found` is the value where it helps.
+    """A value that a key does not accept: `rule` is the reason, `found` the value.
 
-    `java` is what Kafka's own check says about it, for clients of the REST API that know it.
+    `java` is Kafka's message, for clients of the REST API.
     """
 
     def __init__(self, rule: str, found: object = None, *, java: str = "") -> None:
@@ -27,7 +27,7 @@ class InvalidValueError(ValueError):
 
 
 class ConfigType(Enum):
-    """Kafka's config types, by the name that its documentation uses."""
+    """Kafka's config types, by their names in its documentation."""
 
     BOOLEAN = "boolean"
     INT = "int"
@@ -46,7 +46,7 @@ _FRACTION = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 def parse_value(value_type: ConfigType, text: str) -> object:
-    """The typed value of `text`: bool, int, float, str or tuple of str (duplicates dropped)."""
+    """Return bool, int, float, str or a tuple of str without duplicates."""
     trimmed = text.strip()
     if value_type is ConfigType.BOOLEAN:
         return _boolean(trimmed)
@@ -60,13 +60,13 @@ def parse_value(value_type: ConfigType, text: str) -> object:
 
 
 def parse_list(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The items of a LIST without repetitions, and the items that were repeated."""
+    """Return the items of a LIST without duplicates, and the duplicates."""
     trimmed = text.strip()
     if not trimmed:
         return (), ()
     items = [item.strip() for item in trimmed.split(",")]
     if "" in items:
-        raise InvalidValueError("has an empty item: there is a comma too many")
+        raise InvalidValueError("has an empty item: remove a comma")
     unique = tuple(dict.fromkeys(items))
     return unique, tuple(item for item in unique if items.count(item) > 1)
 
@@ -97,7 +97,7 @@ def _fraction(text: str) -> float:
 
 
 def one_of(*allowed: str, ignore_case: bool = False) -> Validator:
-    """The value must be one of these texts."""
+    """Check that the value is one of these texts."""
     names = ", ".join(allowed)
     java = f"String must be one of: {names}"
     accepted = set(allowed)
@@ -117,7 +117,7 @@ _NULL = "Value must be non-null"
 
 
 def at_least(low: int, hint: str = "") -> Validator:
-    """The number must not be below `low`."""
+    """Check that the number is not below `low`."""
 
     def check(value: object) -> None:
         if value is None:
@@ -130,7 +130,7 @@ def at_least(low: int, hint: str = "") -> Validator:
 
 
 def between(low: int, high: int) -> Validator:
-    """The number must lie in the closed range."""
+    """Check that the number is in the closed range."""
 
     def check(value: object) -> None:
         if value is None:
@@ -145,7 +145,7 @@ def between(low: int, high: int) -> Validator:
 
 
 def list_of(*allowed: str) -> Validator:
-    """Each item of a non-empty list must be one of these texts."""
+    """Check that the list is not empty and each item is one of these texts."""
 
     def check(value: object) -> None:
         if isinstance(value, tuple) and (not value or not set(value) <= set(allowed)):
@@ -158,7 +158,7 @@ def list_of(*allowed: str) -> Validator:
 
 
 def not_empty(value: object) -> None:
-    """The text or list must hold something."""
+    """Check that the text or list is not empty."""
     if value in ("", ()):
         raise InvalidValueError("must not be empty", java="String must be non-empty")
 
@@ -168,21 +168,21 @@ _DELETE = 0x7F
 
 
 def connector_name(value: object) -> None:
-    """The text names a connector: part of keys, URLs and client ids."""
+    """Check a connector's name, which becomes part of keys, URLs and client ids."""
     if value == "":
         raise InvalidValueError("must not be empty", java="String may not be empty")
     control = [ord(c) for c in str(value) if ord(c) < _FIRST_PRINTABLE or ord(c) == _DELETE]
     if control:
         found = ", ".join(str(code) for code in control)
         raise InvalidValueError(
-            f"must not hold control characters (it has {found})",
+            f"must not contain control characters (it has {found})",
             java="String may not contain control sequences but had the following ASCII chars: "
             + found,
         )
 
 
 def not_zero(value: object) -> None:
-    """An interval: negative means never (as in MM2), zero would be a busy loop."""
+    """Check an interval: negative means never, as in MM2; zero would be a busy loop."""
     if value == 0:
         raise InvalidValueError(
             "must not be 0; set the matching .enabled key to false to switch it off"
@@ -190,7 +190,7 @@ def not_zero(value: object) -> None:
 
 
 def replication_factor(value: object) -> None:
-    """A number of replicas, or -1 for the broker's default."""
+    """Check a number of replicas; -1 means the broker's default."""
     if isinstance(value, int) and (value == 0 or value < -1 or value > 32767):  # noqa: PLR2004 - a Kafka short
         raise InvalidValueError("must be at least 1, or -1 for the broker's default", value)
 
@@ -199,10 +199,11 @@ _TOPIC_CHARACTERS = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def valid_topic_characters(value: object) -> None:
-    """The text becomes part of topic names."""
+    """Check a text that becomes part of topic names."""
     if not _TOPIC_CHARACTERS.fullmatch(str(value)):
         raise InvalidValueError(
-            "becomes part of topic names and may hold letters, digits, '.', '_' and '-' only", value
+            "becomes part of topic names and may contain letters, digits, '.', '_' and '-' only",
+            value,
         )
 
 
@@ -211,7 +212,7 @@ MAX_PORT = 65535
 
 
 def bootstrap_address(text: str) -> str:
-    """`host:port` of one bootstrap server, without a leading `PROTOCOL://`."""
+    """Return `host:port` of a bootstrap server, without a leading `PROTOCOL://`."""
     match = _ADDRESS.fullmatch(text)
     if match is None or not 0 < int(match[2]) <= MAX_PORT:
         raise InvalidValueError("must list host:port pairs", text)
@@ -219,7 +220,7 @@ def bootstrap_address(text: str) -> str:
 
 
 def bootstrap_addresses(value: object) -> None:
-    """Each item is `host:port`."""
+    """Check that each item is `host:port`."""
     not_empty(value)
     if isinstance(value, tuple):
         for item in value:

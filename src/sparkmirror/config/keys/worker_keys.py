@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tables of worker keys: of a dedicated mirror and of a Connect worker.
 
-Those of a mirror are written as `B.<key>`, B being the target; its top level is here, too.
-A Connect worker has a file of its own (`connect-distributed.properties`).
+A mirror's worker keys are written as `B.<key>`, B being the target; its top-level keys are here,
+too. A Connect worker's keys are in `connect-distributed.properties`, without a prefix.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ from sparkmirror.policy.class_loading import ALLOWLIST_KEY, ClassAllowlist, is_d
 _MOST = 2**31 - 1
 
 _OWN_PROTOCOL = (
-    "connectors are divided as a whole, by a protocol of our own, and Kafka lets no worker of "
-    "Java's into the same group"
+    "whole connectors are assigned, by a different protocol, and Kafka admits no Java worker to "
+    "the same group"
 )
 _POLICIES = ("All", "None", "Principal", "Allowlist")
 _POLICY_PACKAGE = "org.apache.kafka.connect.connector.policy."
@@ -103,13 +103,14 @@ MEMBERSHIP_KEYS = (
     _milliseconds(
         "session.timeout.ms",
         10_000,
-        "How long a process of the group may be silent before its work goes to others.",
+        "A process of the group that sends no heartbeat for this time is removed, and its work "
+        "is reassigned.",
         field_of(GroupSettings, "session_timeout_ms"),
     ),
     _milliseconds(
         "heartbeat.interval.ms",
         3_000,
-        "How often a process shows its group that it lives.",
+        "How often a process sends a heartbeat to its group.",
         field_of(GroupSettings, "heartbeat_interval_ms"),
     ),
     _milliseconds(
@@ -121,10 +122,10 @@ MEMBERSHIP_KEYS = (
 )
 
 
-_NO_CONFIGS = "the file says what runs, nobody has to read it in the group"
+_NO_CONFIGS = "every process reads its configuration from the file"
 _NO_REQUESTS = "processes send each other no requests"
 
-# Global keys with these beginnings reach the worker, and beat the `B.` ones: MM2's rule.
+# Global keys with these prefixes apply to the worker, and override the `B.` ones, as in MM2.
 GLOBAL_WORKER_PREFIXES = (
     "offset.storage",
     "config.storage",
@@ -138,7 +139,7 @@ GLOBAL_WORKER_PREFIXES = (
 )
 
 STORAGES = ("offset.storage", "status.storage", "config.storage")
-# What a storage's keys mean to the worker; any other key below it is a topic config.
+# Keys of a storage that the worker reads; others with its prefix are topic configs.
 STORAGE_KEYS = frozenset({"topic", "partitions", "replication.factor", "cleanup.policy"})
 
 
@@ -148,12 +149,12 @@ def _partitions(value: object) -> None:
 
 
 def _storage(storage: str, field: str, what: str, partitions: int | None) -> list[ConfigKey]:
-    """The keys of a topic; the names of its fields in InternalTopics begin with `field`."""
+    """Return the keys of a topic; the names of its fields in InternalTopics begin with `field`."""
     keys = [
         string(
             f"{storage}.topic",
             None,
-            f"Topic on the target that holds {what}; by default named after the source.",
+            f"Topic on the target with {what}; by default named after the source.",
             not_empty,
             fills=field_of(InternalTopics, field),
             importance=Importance.LOW,
@@ -212,8 +213,8 @@ WORKER_KEYS = (
     string(
         "group.id",
         None,
-        "Group in which processes agree on who runs a pair, and first part of the "
-        "transactional ids of exactly-once flows; by default the source's alias and -mm2.",
+        "Group in which processes agree on who runs a flow, and prefix of the transactional ids "
+        "of exactly-once flows; by default the source's alias and -mm2.",
         not_empty,
         fills=field_of(GroupSettings, "group_id"),
         importance=Importance.LOW,
@@ -223,11 +224,11 @@ WORKER_KEYS = (
 
 _IGNORED_IN_BOTH = {
     "internal.topics.automatic.creation.enable": "internal topics are created when missing",
-    "offset.flush.timeout.ms": "a flush that fails is tried again",
+    "offset.flush.timeout.ms": "a failed flush is retried",
     "plugin.discovery": NO_JAVA_PLUGIN,
     "plugin.path": NO_JAVA_PLUGIN,
-    "task.shutdown.graceful.timeout.ms": "tasks end within seconds when told so",
-    "topic.creation.enable": "remote topics are created as the source connector says",
+    "task.shutdown.graceful.timeout.ms": "tasks stop within seconds",
+    "topic.creation.enable": "the source connector's configuration determines topic creation",
 }
 
 # Keys of Connect's worker that change nothing here -> why.
@@ -235,15 +236,15 @@ IGNORED_WORKER_KEYS = _IGNORED_IN_BOTH | {
     "client.id": "client ids are named after the flow",
     "worker.sync.timeout.ms": _NO_CONFIGS,
     "worker.unsync.backoff.ms": _NO_CONFIGS,
-    "scheduled.rebalance.max.delay.ms": "a pair whose process is gone is taken over at once",
-    "connect.protocol": "the group has a protocol of its own",
+    "scheduled.rebalance.max.delay.ms": "flows of a process that left are reassigned at once",
+    "connect.protocol": "the group uses a different protocol",
     "inter.worker.key.ttl.ms": _NO_REQUESTS,
     "inter.worker.key.size": _NO_REQUESTS,
     "inter.worker.key.generation.algorithm": _NO_REQUESTS,
     "inter.worker.signature.algorithm": _NO_REQUESTS,
     "inter.worker.verification.algorithms": _NO_REQUESTS,
-    "topic.tracking.enable": "topics are those that a flow copies now, nothing is remembered",
-    "topic.tracking.allow.reset": "topics are those that a flow copies now",
+    "topic.tracking.enable": "the active topics are those that a flow copies now",
+    "topic.tracking.allow.reset": "the active topics are those that a flow copies now",
     "connector.client.config.override.policy": "client overrides are always allowed",
     "key.converter": COPIED_RAW,
     "value.converter": COPIED_RAW,
@@ -255,14 +256,14 @@ METRICS_KEYS = (
     integer(
         "metrics.port",
         None,
-        "Port on which the figures of all flows are served for Prometheus; not set: nowhere.",
+        "Port on which the metrics of all flows are served for Prometheus; not set: not served.",
         between(1, MAX_PORT),
         fills=field_of(MetricsSettings, "port"),
     ),
     string(
         "metrics.host",
         "127.0.0.1",
-        "Address on which they are served; 0.0.0.0 for every interface of the machine.",
+        "Address on which metrics are served; 0.0.0.0 for every interface of the machine.",
         not_empty,
         fills=field_of(MetricsSettings, "host"),
         importance=Importance.LOW,
@@ -271,13 +272,13 @@ METRICS_KEYS = (
 
 
 def _of_a_run(key: ConfigKey) -> ConfigKey:
-    """A worker's REST key, where a mirror serves the API."""
+    """Adapt a worker's REST key to a mirror."""
     if key.name != "listeners":
         return key
     return replace(
         key,
-        doc="Where the REST API is served; empty: nowhere. By default on this machine only, and "
-        "on any free port if 8083 is taken.",
+        doc="Where the REST API is served; empty: not served. By default on this machine only, and "
+        "on any free port if 8083 is in use.",
         validators=(listeners,),
     )
 
@@ -288,7 +289,7 @@ TOP_LEVEL_KEYS = (
     string_list(
         "clusters",
         None,
-        "Aliases of the clusters that this file is about.",
+        "Aliases of the clusters in this file.",
         not_empty,
         importance=Importance.HIGH,
         required=True,
@@ -297,15 +298,15 @@ TOP_LEVEL_KEYS = (
     boolean(
         "dedicated.mode.enable.internal.rest",
         False,
-        "Whether several MM2 processes work together through an internal REST server.",
+        "Whether several MM2 processes cooperate through an internal REST server.",
         importance=Importance.LOW,
-        no_effect="processes with the same file find each other through Kafka",
+        no_effect="processes with the same file coordinate through Kafka",
     ),
     *RUN_REST_KEYS,
     string_list(
         "plugin.path",
         None,
-        "Where Connect looks for Java plugins.",
+        "Directories of Java plugins.",
         importance=Importance.LOW,
         no_effect=NO_JAVA_PLUGIN,
     ),
@@ -313,7 +314,7 @@ TOP_LEVEL_KEYS = (
 
 
 def override_policy_name(text: str) -> str:
-    """The short name of an override policy: Java's class name, full or simple, says the same."""
+    """Return the short name of an override policy, given as such or as Java's class name."""
     return text.strip().removeprefix(_POLICY_PACKAGE).removesuffix(_POLICY_CLASS)
 
 
@@ -323,7 +324,7 @@ def _policy(value: object) -> None:
 
 
 def dotted_names(value: object) -> None:
-    """Each item names a module or a class; there are no patterns."""
+    """Check that each item is a dotted name; patterns are not supported."""
     for item in value if isinstance(value, tuple) else ():
         if not is_dotted(item):
             raise InvalidValueError(
@@ -358,13 +359,14 @@ GROUP_KEYS = (
         _milliseconds(
             "scheduled.rebalance.max.delay.ms",
             0,
-            "How long connectors of a worker that left wait for its return.",
+            "How long connectors of a worker that left wait for its return before they are "
+            "reassigned.",
             field_of(GroupSettings, "rebalance_delay_ms"),
             least=0,
         ),
         mm2_default="300000",
-        mm2_difference_reason="a killed worker is replaced when its session ends, and one that "
-        "comes back takes work again without stopping what runs",
+        mm2_difference_reason="a killed worker is replaced when its session expires, and one that "
+        "returns gets work again without a stop of running connectors",
     ),
     _milliseconds(
         "worker.sync.timeout.ms",
@@ -375,13 +377,13 @@ GROUP_KEYS = (
     _milliseconds(
         "worker.unsync.backoff.ms",
         300_000,
-        "How long it then stays away from the group.",
+        "How long such a worker stays out of the group.",
         field_of(GroupSettings, "unsync_backoff_ms"),
     ),
     string(
         "connect.protocol",
         "sessioned",
-        "How Java's workers divide their work: sessioned, compatible or eager.",
+        "Rebalance protocol of Java's workers: sessioned, compatible or eager.",
         one_of("eager", "compatible", "sessioned", ignore_case=True),
         importance=Importance.LOW,
         no_effect=_OWN_PROTOCOL,
@@ -389,7 +391,7 @@ GROUP_KEYS = (
     _milliseconds(
         "inter.worker.key.ttl.ms",
         3_600_000,
-        "How long a key lives that signs requests between workers.",
+        "Lifetime of a key that signs requests between workers.",
         field_of(SigningSettings, "key_ttl_ms"),
         least=0,
     ),
@@ -403,7 +405,7 @@ GROUP_KEYS = (
     ),
     _algorithm(
         "inter.worker.key.generation.algorithm",
-        "Algorithm that makes such a key.",
+        "Algorithm that generates such a key.",
         "key_algorithm",
     ),
     _algorithm(
@@ -414,7 +416,7 @@ GROUP_KEYS = (
     string_list(
         "inter.worker.verification.algorithms",
         "HmacSHA256",
-        "Algorithms that are accepted of other workers.",
+        "Signature algorithms that are accepted from other workers.",
         not_empty,
         fills=field_of(SigningSettings, "accepted_algorithms"),
         importance=Importance.LOW,
@@ -425,8 +427,8 @@ CONNECTOR_PERMISSION_KEYS = (
     class_name(
         "connector.client.config.override.policy",
         "All",
-        "Which client keys a connector may override: All, None, Principal (who it is) or "
-        "Allowlist.",
+        "Which client keys a connector may override: All, None, Principal (only authentication) "
+        "or Allowlist.",
         _policy,
         fills=field_of(ClientOverrides, "policy", _override_policy),
     ),
@@ -441,36 +443,36 @@ CONNECTOR_PERMISSION_KEYS = (
         ALLOWLIST_KEY,
         "",
         "Python modules, packages and classes that connectors may name as replication policy "
-        "or filter, beside MM2's own. To name a class is to run its code.",
+        "or filter, in addition to MM2's. Naming a class runs its code.",
         dotted_names,
         fills=field_of(WorkerSettings, "allowed_classes", _allowlist),
     ),
     boolean(
         "topic.tracking.enable",
         True,
-        "Whether the topics that a connector writes are remembered.",
+        "Whether the active topics of connectors are tracked.",
         fills=field_of(WorkerSettings, "topic_tracking"),
         importance=Importance.LOW,
     ),
     boolean(
         "topic.tracking.allow.reset",
         True,
-        "Whether that memory may be emptied by request.",
+        "Whether a request may reset the active topics of a connector.",
         fills=field_of(WorkerSettings, "topic_tracking_reset"),
         importance=Importance.LOW,
     ),
     string_list(
         "config.providers",
         "",
-        "Names of config providers. In this file file, directory and env also work without "
-        "this line, in configurations that come over REST only those that it declares.",
+        "Names of config providers. In this file, file, directory and env also work without "
+        "this line; configurations that come over REST may use declared ones only.",
         importance=Importance.LOW,
     ),
     *(
         class_name(
             f"{part}.converter",
             None,
-            f"Converter of record {part}s for connectors that name none.",
+            f"Converter of record {part}s for connectors that set none.",
             importance=Importance.LOW,
         )
         for part in ("key", "value", "header")
@@ -485,23 +487,23 @@ WORKER_CONFIG_KEYS = (*TOPIC_KEYS, *GROUP_KEYS, *CONNECTOR_PERMISSION_KEYS, *SER
 IGNORED_WORKER_CONFIG_KEYS = _IGNORED_IN_BOTH | {
     "internal.key.converter": "Kafka has removed it: internal records are JSON without a schema",
     "internal.value.converter": "Kafka has removed it: internal records are JSON without a schema",
-    "offset.storage.file.filename": "positions are kept in Kafka; this is a standalone worker's",
+    "offset.storage.file.filename": "positions are stored in Kafka; it is for standalone workers",
     "key.converter.plugin.version": NO_JAVA_PLUGIN,
     "value.converter.plugin.version": NO_JAVA_PLUGIN,
     "header.converter.plugin.version": NO_JAVA_PLUGIN,
 }
 
-# Below these nothing is read either -> why.
+# Prefixes of keys that have no effect either -> why.
 IGNORED_PREFIXES = {
     "internal.key.converter.": IGNORED_WORKER_CONFIG_KEYS["internal.key.converter"],
     "internal.value.converter.": IGNORED_WORKER_CONFIG_KEYS["internal.value.converter"],
     "key.converter.": COPIED_RAW,
     "value.converter.": COPIED_RAW,
     "header.converter.": COPIED_RAW,
-    "consumer.": "in Connect it reaches sink connectors only; for reading a source write "
+    "consumer.": "in Connect it applies to sink connectors only; for reading a source set "
     "source.consumer. in the connector's configuration",
-    "admin.": "in Connect it reaches the worker's creation of topics only; write source.admin. or "
+    "admin.": "in Connect it applies to the worker's topic creation only; set source.admin. or "
     "target.admin. in the connector's configuration",
     "metrics.context.": "Java's metrics do not exist here",
-    "confluent.": "only Confluent's own plugins read it",
+    "confluent.": "only Confluent's plugins read it",
 }

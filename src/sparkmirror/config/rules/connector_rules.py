@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules between the keys of one connector on a Connect worker.
 
-Where Connect or MM2 refuses a combination, the sentence is theirs, so that people and tools
-recognise it.
+If Connect or MM2 refuses a combination, the message is theirs, so that people and tools recognise
+it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _NO_BOUNDARIES = (
     "configuration. Please reconfigure it to use a different transaction boundary definition."
 )
 
-KeyMessage = tuple[str, str]  # a key and the sentence about it
+KeyMessage = tuple[str, str]  # a key and a message
 
 
 def connect_errors(
@@ -65,14 +65,14 @@ def connect_errors(
     settings: FlowSettings,
     worker: WorkerSettings,
 ) -> Iterator[KeyMessage]:
-    """What MM2 and Connect themselves refuse; `texts` have their references resolved."""
+    """Return the errors of MM2 and Connect; `texts` have their references resolved."""
     yield from _mm2_errors(kind, texts)
     yield from _exactly_once(kind, texts, settings, worker)
     yield from _overrides(texts, worker)
 
 
 def _mm2_errors(kind: ConnectorClass, texts: Mapping[str, str]) -> Iterator[KeyMessage]:
-    """MM2 compares these texts as they stand."""
+    """Return MM2's errors; MM2 compares these texts untrimmed and case-sensitively."""
     without_syncs = texts.get(_EMIT_SYNCS) == "false"
     if kind is ConnectorClass.SOURCE and without_syncs:
         if any(key.startswith(("offset-syncs-", "offset-syncs.topic.")) for key in texts):
@@ -93,9 +93,9 @@ def _exactly_once(
     support = texts.get(_SUPPORT, "").strip()
     if support.lower() == "required":
         is_source = kind is ConnectorClass.SOURCE
-        is_exact = settings.fetch.isolation_level == "read_committed"
+        is_exact = settings.fetch.reads_committed
         if is_source and not is_exact and support == "required":
-            yield _SUPPORT, _READS_UNCOMMITTED  # MM2 speaks first, and Connect adds nothing
+            yield _SUPPORT, _READS_UNCOMMITTED  # MM2's error comes first, and Connect adds none
         else:
             if worker.exactly_once is not ExactlyOnce.ENABLED:
                 yield _SUPPORT, _WORKER_WITHOUT
@@ -108,7 +108,7 @@ def _exactly_once(
 
 
 def _overrides(texts: Mapping[str, str], worker: WorkerSettings) -> Iterator[KeyMessage]:
-    """Connect asks about consumer and admin only where exactly-once makes it use them."""
+    """Check overrides; Connect checks consumer and admin only if exactly-once uses them."""
     roles = ["producer"]
     if worker.exactly_once is ExactlyOnce.ENABLED:
         roles += ["consumer", "admin"]
@@ -128,7 +128,7 @@ def _overrides(texts: Mapping[str, str], worker: WorkerSettings) -> Iterator[Key
 def check_connector(
     kind: ConnectorClass, read: SettingsAndReaders, worker: WorkerSettings, report: ConfigReport
 ) -> None:
-    """Add to the report what the connector's keys say together."""
+    """Report contradictions between the keys of a connector."""
     settings, connector = read.settings, read.connector
     for key, sentence in connect_errors(kind, connector.resolve_all(), settings, worker):
         report.error(LayeredValue("", Origin(key)), key, sentence)
@@ -152,15 +152,15 @@ def _aliases(settings: FlowSettings, report: ConfigReport) -> None:
         report.error(
             LayeredValue("", Origin(key)),
             key,
-            f"{key} and target.cluster.alias are both {flow.source!r}: two clusters need two "
-            "names, or copies cannot be told from originals.",
+            f"{key} and target.cluster.alias are both {flow.source!r}: they must differ, because "
+            "remote topics are named after the source.",
         )
 
 
 def _check_destination(
     kind: ConnectorClass, settings: FlowSettings, worker: WorkerSettings, report: ConfigReport
 ) -> None:
-    """Records go where Connect's producer goes; a copy into the source itself never ends."""
+    """Check that the producer does not write to the source, which would copy records forever."""
     flow = settings.flow
     destination = set(settings.producer.bootstrap_servers)
     into_source = destination & set(settings.consumer.bootstrap_servers)
@@ -168,11 +168,11 @@ def _check_destination(
     origin = Origin(_SERVERS)
     if into_source and kind is not ConnectorClass.HEARTBEAT:
         own = set(worker.connection.bootstrap_servers)
-        whose = "the worker's bootstrap.servers" if destination == own else _SERVERS
-        remedy = f"Write {_SERVERS}={','.join(target) or '<the target>'}"
+        cause = "the worker's bootstrap.servers" if destination == own else _SERVERS
+        remedy = f"Set {_SERVERS}={','.join(target) or '<the target>'}"
         if set(target) & set(settings.consumer.bootstrap_servers):
             remedy = (
-                f"Write the target's addresses as target.cluster.bootstrap.servers and {_SERVERS}"
+                f"Set target.cluster.bootstrap.servers and {_SERVERS} to the target's addresses"
             )
         elif not worker.overrides.allows("bootstrap.servers"):
             remedy += (
@@ -183,15 +183,15 @@ def _check_destination(
             LayeredValue("", origin),
             _SERVERS,
             f"{_SERVERS} is missing or wrong: records of {flow.source} would be written to "
-            f"{', '.join(sorted(into_source))}, where they are read from, because {whose} name "
+            f"{', '.join(sorted(into_source))}, where they are read from, because {cause} name "
             f"that cluster. {remedy}.",
         )
     elif target and destination and not destination & set(target):
         report.warn(
             origin,
-            f"records go to {', '.join(sorted(destination))}, but remote topics are created on "
-            f"{', '.join(target)} (target.cluster.bootstrap.servers). If these are two clusters, "
-            f"write {_SERVERS}={','.join(target)}.",
+            f"records are written to {', '.join(sorted(destination))}, but remote topics are "
+            f"created on {', '.join(target)} (target.cluster.bootstrap.servers). If these are two "
+            f"clusters, set {_SERVERS}={','.join(target)}.",
         )
 
 
@@ -201,15 +201,15 @@ def _exact_writes(settings: FlowSettings, report: ConfigReport) -> None:
         report.error(
             LayeredValue("", Origin(key)),
             key,
-            "acks must be all, here and in the worker's file, where exactly.once.source.support "
-            "is enabled.",
+            "acks must be all, here and in the worker's file, because "
+            "exactly.once.source.support is enabled.",
         )
 
 
 def naming_mismatch(checkpoint: FlowSettings, source: FlowSettings) -> str:
-    """What a checkpoint connector says otherwise than the source connector of its flow, or "".
+    """Return an error if a flow's checkpoint and source connector name topics differently; or "".
 
-    Its groups would be translated to topics that nobody writes.
+    Positions of groups would be translated for topics that do not exist.
     """
     mine, other = checkpoint.policy, source.policy
     differing = [
@@ -234,5 +234,5 @@ def naming_mismatch(checkpoint: FlowSettings, source: FlowSettings) -> str:
     return (
         f"{checkpoint.checkpoint.name} and {source.source.name} are connectors of "
         f"{source.flow} and differ in {' and '.join(differing)}: positions of groups are "
-        "translated for topics with other names than those that are written. Give both the same."
+        "translated for other topics than those that are written. Set the same values in both."
     )

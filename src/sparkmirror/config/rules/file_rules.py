@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Notices about the lines of a mirror's or a worker's file.
+"""Notices about a mirror's or a worker's file.
 
-They tell of repeated keys, unknown clusters, keys without effect, and contradictions.
+They report repeated keys, unknown clusters, keys without effect, and contradictions.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _ALLOWLIST = "connector.client.config.override.allowlist"
 
 
 def alias_notices(aliases: Collection[str], entry: Property) -> list[Notice]:
-    """What is wrong with the aliases that `clusters` names."""
+    """Report invalid aliases in `clusters`."""
     found = []
     for alias in aliases:
         try:
@@ -63,27 +63,27 @@ def alias_notices(aliases: Collection[str], entry: Property) -> list[Notice]:
 
 
 def file_notices(file: PropertiesFile, aliases: Collection[str]) -> Iterator[Notice]:
-    """Everything worth saying about single lines."""
+    """Return the notices about single lines of a mirror's file."""
     yield from _repeated_keys(file)
     for entry in file.entries.values():
         if entry.key.startswith("spark.") or (_ARROW not in entry.key and not aliases):
-            continue  # without clusters nothing can be said about prefixes
+            continue  # prefixes cannot be checked without clusters
         yield from _top_level_value(entry)
-        for remark in _remarks(file, entry, aliases):
-            yield notice_at_line(remark.level, entry.key, entry.line, remark.text)
+        for notice in _key_notices(file, entry, aliases):
+            yield notice_at_line(notice.level, entry.key, entry.line, notice.text)
 
 
 def _repeated_keys(file: PropertiesFile) -> Iterator[Notice]:
     for entry in file.repeated:
         winner = file.entries[entry.key]
-        message = f"{entry.key} is repeated; only the last one, line {winner.line}, counts."
+        message = f"{entry.key} is repeated; the last one, line {winner.line}, is used."
         yield notice_at_line(NoticeLevel.WARNING, entry.key, entry.line, message)
 
 
 def unused_consumer_notices(
     file: PropertiesFile, aliases: Collection[str], enabled: Collection[Flow]
 ) -> Iterator[Notice]:
-    """Lines that tune the reading of a cluster from which nothing is copied."""
+    """Report consumer keys of clusters that no enabled flow reads."""
     sources = {flow.source for flow in enabled}
     for entry in file.entries.values():
         alias, _, rest = entry.key.partition(".consumer.")
@@ -93,7 +93,7 @@ def unused_consumer_notices(
 
 
 def shared_transactional_id_notices(enabled: Collection[FlowSettings]) -> Iterator[Notice]:
-    """Exactly-once flows that would fence each other because their tasks have the same ids."""
+    """Report exactly-once flows that would fence each other: their transactional ids are equal."""
     holders: dict[tuple[str, str], Flow] = {}
     for settings in enabled:
         if not settings.transactions.is_enabled:
@@ -109,7 +109,7 @@ def shared_transactional_id_notices(enabled: Collection[FlowSettings]) -> Iterat
             yield notice_at_line(NoticeLevel.ERROR, key, 0, message)
 
 
-def _remarks(
+def _key_notices(
     file: PropertiesFile, entry: Property, aliases: Collection[str]
 ) -> Iterator[KeyNotice]:
     key = entry.key
@@ -119,8 +119,8 @@ def _remarks(
     if entry.text.startswith(_ARROW):
         yield KeyNotice(
             NoticeLevel.ERROR,
-            f"{key} {entry.text.partition('=')[0]}: a blank ends a key; write "
-            f"{key}{_ARROW}B.<key> without blanks.",
+            f"{key} {entry.text.partition('=')[0]}: a space ends a key; write "
+            f"{key}{_ARROW}B.<key> without spaces.",
         )
         return
     if key.startswith("config.providers."):
@@ -129,19 +129,19 @@ def _remarks(
             yield KeyNotice(NoticeLevel.WARNING, sentence)
         return
     alias = max((a for a in aliases if key.startswith(f"{a}.")), key=len, default=None)
-    remark = check_global_key(key, aliases)
-    if alias is not None and remark is not None:
+    notice = check_global_key(key, aliases)
+    if alias is not None and notice is not None:
         rest = key.removeprefix(f"{alias}.")
-        remark = check_cluster_key(alias, rest)
-        if rest.startswith(GLOBAL_WORKER_PREFIXES) and rest in file.entries and remark is None:
+        notice = check_cluster_key(alias, rest)
+        if rest.startswith(GLOBAL_WORKER_PREFIXES) and rest in file.entries and notice is None:
             winner = file.entries[rest]
-            remark = KeyNotice(
+            notice = KeyNotice(
                 NoticeLevel.WARNING,
-                f"{key} loses against {rest} on line {winner.line}: for these keys the whole "
-                "file's line wins.",
+                f"{key} is overridden by {rest} on line {winner.line}: for these keys the global "
+                "line wins.",
             )
-    if remark is not None:
-        yield remark
+    if notice is not None:
+        yield notice
 
 
 def _flow_line(
@@ -157,13 +157,13 @@ def _flow_line(
             if source == target:
                 yield _to_itself(flow, key, rest, entry.text)
                 return
-            remark = (
+            notice = (
                 check_flow_key(flow, rest)
                 or _overridden(file, flow, rest)
-                or _trailing_blank(key, rest, entry)
+                or _trailing_space(key, rest, entry)
             )
-            if remark is not None:
-                yield remark
+            if notice is not None:
+                yield notice
             return
     yield KeyNotice(NoticeLevel.ERROR, f"{key}: {_unknown_alias(key, aliases)}")
 
@@ -172,16 +172,16 @@ def _to_itself(flow: Flow, key: str, rest: str, text: str) -> KeyNotice:
     if rest == "enabled" and text.strip().lower() == "true":
         return KeyNotice(
             NoticeLevel.ERROR,
-            f"{key}=true: a flow cannot lead from {flow.source} to itself; name another target or "
+            f"{key}=true: a flow cannot copy {flow.source} to itself; name another target or "
             "remove the line.",
         )
     return KeyNotice(
-        NoticeLevel.WARNING, f"{key} does nothing: no flow leads from a cluster to itself."
+        NoticeLevel.WARNING, f"{key} does nothing: a flow cannot copy a cluster to itself."
     )
 
 
 def _overridden(file: PropertiesFile, flow: Flow, rest: str) -> KeyNotice | None:
-    """`A->B.consumer.x` against `A.consumer.x`: MM2 lets the cluster's line win."""
+    """Warn about `A->B.consumer.x` if `A.consumer.x` is set, which wins in MM2."""
     for role, side, alias in (
         ("consumer", "source", flow.source),
         ("admin", "source", flow.source),
@@ -191,17 +191,17 @@ def _overridden(file: PropertiesFile, flow: Flow, rest: str) -> KeyNotice | None
         if rest.startswith(f"{role}.") and winner is not None:
             return KeyNotice(
                 NoticeLevel.WARNING,
-                f"{flow}.{rest} loses against {winner.key} on line {winner.line}; write "
-                f"{flow}.{side}.{rest} to win.",
+                f"{flow}.{rest} is overridden by {winner.key} on line {winner.line}; write "
+                f"{flow}.{side}.{rest} instead.",
             )
     return None
 
 
-def _trailing_blank(key: str, rest: str, entry: Property) -> KeyNotice | None:
-    """MM2 compares the text of `enabled` with `true` before anything is trimmed."""
+def _trailing_space(key: str, rest: str, entry: Property) -> KeyNotice | None:
+    """Warn about spaces around `true`: MM2 compares the text of `enabled` untrimmed."""
     text = entry.text.lower()
     if rest == "enabled" and text != "true" and text.strip() == "true":
-        return KeyNotice(NoticeLevel.WARNING, f"{key}: there is a blank behind true; remove it.")
+        return KeyNotice(NoticeLevel.WARNING, f"{key}: there is a space after true; remove it.")
     return None
 
 
@@ -210,9 +210,7 @@ def _unknown_alias(key: str, aliases: Collection[str]) -> str:
     target = rest.partition(".")[0]
     unknown = [name for name in dict.fromkeys((source, target)) if name not in aliases]
     if not unknown:
-        return (
-            f"there is no key behind the flow; write for example {source}{_ARROW}{target}.topics."
-        )
+        return f"there is no key after the flow; write for example {source}{_ARROW}{target}.topics."
     names = " and ".join(repr(name) for name in unknown)
     meant = nearest_name(unknown[0], aliases)
     if meant:
@@ -233,15 +231,15 @@ def _top_level_value(entry: Property) -> Iterator[Notice]:
 
 
 def worker_file_notices(file: PropertiesFile) -> Iterator[Notice]:
-    """Everything worth saying about single lines."""
+    """Return the notices about single lines of a worker's file."""
     yield from _repeated_keys(file)
     for entry in file.entries.values():
-        remark = _key(file, entry.key)
-        if remark is not None:
-            yield notice_at_line(remark.level, entry.key, entry.line, remark.text)
+        notice = _check_worker_key(file, entry.key)
+        if notice is not None:
+            yield notice_at_line(notice.level, entry.key, entry.line, notice.text)
 
 
-def _key(file: PropertiesFile, key: str) -> KeyNotice | None:  # noqa: PLR0911 - a list of cases
+def _check_worker_key(file: PropertiesFile, key: str) -> KeyNotice | None:  # noqa: PLR0911 - a list of cases
     if (
         key in _KNOWN
         or key in CLIENT["admin"]
@@ -251,7 +249,7 @@ def _key(file: PropertiesFile, key: str) -> KeyNotice | None:  # noqa: PLR0911 -
     if key.startswith(HTTPS_PREFIX):
         return check_https_key(key)
     if key in IGNORED_CLIENT_KEYS["admin"]:
-        return None  # the worker's own client reports these
+        return None  # reported when the worker's client is read
     if key in IGNORED_WORKER_CONFIG_KEYS:
         return KeyNotice(NoticeLevel.INFO, f"{key} is ignored: {IGNORED_WORKER_CONFIG_KEYS[key]}.")
     if key.startswith("config.providers."):
@@ -263,13 +261,13 @@ def _key(file: PropertiesFile, key: str) -> KeyNotice | None:  # noqa: PLR0911 -
     if key == "clusters" or "->" in key:
         return KeyNotice(
             NoticeLevel.ERROR,
-            f"{key} belongs to a file of MirrorMaker's dedicated mode; run such a file with "
+            f"{key} is a key of MirrorMaker's dedicated mode; start a mirror with "
             "`sparkmirror run`.",
         )
     if key in CONNECTOR or key in DEPRECATED:
         return KeyNotice(
             NoticeLevel.WARNING,
-            f"{key} does nothing here: it belongs to the configuration of a connector.",
+            f"{key} does nothing here: it is a key of a connector's configuration.",
         )
     meant = nearest_name(key, (*_KNOWN, *CLIENT["admin"]))
     if meant is None:
@@ -280,7 +278,7 @@ def _key(file: PropertiesFile, key: str) -> KeyNotice | None:  # noqa: PLR0911 -
 
 
 def check_worker(settings: WorkerSettings, reader: ConfigReader, report: ConfigReport) -> None:
-    """Add to the report what the lines say together."""
+    """Report contradictions between the keys of a worker."""
     check_group_timeouts(settings.group, reader, report)
     _topics(settings, reader, report)
     _rest(settings, reader, report)
@@ -303,7 +301,7 @@ def _topics(settings: WorkerSettings, reader: ConfigReader, report: ConfigReport
             report.error(
                 reader.value(key),
                 key,
-                f"{key} and {other} name the same topic {topic!r}: each needs one of its own.",
+                f"{key} and {other} name the same topic {topic!r}: they must differ.",
             )
     for name in STORAGES:
         policy = reader.resolved_text(f"{name}.cleanup.policy")
@@ -323,8 +321,8 @@ def _rest(settings: WorkerSettings, reader: ConfigReader, report: ConfigReport) 
     if not reader.is_in_file("listeners") and not reader.is_in_file("rest.host.name"):
         report.warn(
             Origin("listeners"),
-            f"listeners is not set: the REST API is served at {settings.rest.listeners[0]}, where "
-            "other workers of the group and other machines do not reach it. Connect's default is "
+            f"listeners is not set: the REST API is served at {settings.rest.listeners[0]}, which "
+            "other machines, and workers of the group on them, cannot reach. Connect's default is "
             "listeners=http://:8083, every interface of the machine.",
         )
     for name in ("rest.port", "rest.host.name"):
@@ -335,14 +333,14 @@ def _rest(settings: WorkerSettings, reader: ConfigReader, report: ConfigReport) 
         else:
             report.warn(
                 reader.origin(name),
-                f"{name} is an old spelling: write listeners=http://<host>:<port>.",
+                f"{name} is deprecated: set listeners=http://<host>:<port>.",
                 NoticeLevel.INFO,
             )
     for name in ("rest.advertised.host.name", "rest.host.name", "group.id"):
         text = reader.resolved_text(name) or ""
         if text.strip()[:1] in ("'", '"'):
-            what = "they are left out" if "host" in name else "they are part of the name"
-            report.warn(reader.origin(name), f"{name} has quotes around its value: {what}.")
+            effect = "they are removed" if "host" in name else "they are part of the name"
+            report.warn(reader.origin(name), f"{name} has quotes around its value: {effect}.")
 
 
 def _converters(reader: ConfigReader, report: ConfigReport) -> None:
@@ -358,7 +356,7 @@ def _converters(reader: ConfigReader, report: ConfigReport) -> None:
 
 
 def check_converters(connector: ConfigReader, worker: ConfigReader, report: ConfigReport) -> None:
-    """Warn where a connector's converter in effect, its own or the worker's, is another one."""
+    """Warn if the converter in effect, of connector or worker, is no ByteArrayConverter."""
     for name in _CONVERTERS:
         holder = connector if connector.is_in_file(name) else worker
         converter = (holder.resolved_text(name) or "").strip()
@@ -385,6 +383,6 @@ def _signing(settings: WorkerSettings, reader: ConfigReader, report: ConfigRepor
         report.error(
             reader.value(key),
             key,
-            f"{key} must hold inter.worker.signature.algorithm "
-            f"({signing.signature_algorithm}), or workers refuse each other's requests.",
+            f"{key} must contain inter.worker.signature.algorithm "
+            f"({signing.signature_algorithm}), or workers reject each other's requests.",
         )

@@ -22,7 +22,7 @@ _READ_COMMITTED = "isolation.level=read_committed"
 def check_flow(
     settings: FlowSettings, connector: ConfigReader, worker: ConfigReader, report: ConfigReport
 ) -> None:
-    """Add to the report what MM2's connectors would say about the combination of keys."""
+    """Report contradictions between the keys of a flow, as MM2's connectors do."""
     _exactly_once(settings, connector, worker, report)
     check_policy_classes(settings, connector, report)
     _aliases(settings, connector, report)
@@ -38,7 +38,7 @@ def _exactly_once(
 ) -> None:
     flow, transactions = settings.flow, settings.transactions
     is_enabled = transactions.is_enabled
-    reads_committed = settings.fetch.isolation_level == "read_committed"
+    reads_committed = settings.fetch.reads_committed
     support = worker.origin("exactly.once.source.support")
     if connector.string("exactly.once.support").lower() == "required":
         missing = [] if is_enabled else [f"{flow.target}.exactly.once.source.support=enabled"]
@@ -57,7 +57,7 @@ def _exactly_once(
         report.warn(
             support,
             f"{support.key}=enabled, but {flow} reads read_uncommitted: records of aborted "
-            f"transactions on {flow.source} are copied. Write "
+            f"transactions on {flow.source} are copied. Set "
             f"{flow.source}.consumer.{_READ_COMMITTED}.",
         )
     if connector.string("transaction.boundary").lower() == "connector":
@@ -65,8 +65,8 @@ def _exactly_once(
         report.error(
             connector.value("transaction.boundary"),
             key,
-            f"{key}=connector: the mirror's source connector sets no transaction boundaries; "
-            "write poll or interval.",
+            f"{key}=connector: the mirror's source connector defines no transaction boundaries; "
+            "set poll or interval.",
         )
     if settings.produce.acks != -1:
         report.error(
@@ -78,34 +78,33 @@ def _exactly_once(
 
 
 def note_preparing(support: ExactlyOnce, worker: ConfigReader, report: ConfigReport) -> None:
-    """Say that exactly.once.source.support=preparing has no effect yet."""
+    """Report that exactly.once.source.support=preparing has no effect."""
     if support is ExactlyOnce.PREPARING:
         origin = worker.origin("exactly.once.source.support")
         report.warn(
             origin,
-            f"{origin.key}=preparing changes nothing by itself: records are written without "
-            "transactions until it is enabled.",
+            f"{origin.key}=preparing has no effect: records are written without transactions "
+            "until it is enabled.",
             NoticeLevel.INFO,
         )
 
 
 def check_group_timeouts(group: GroupSettings, worker: ConfigReader, report: ConfigReport) -> None:
-    """Whoever shows too rarely that it lives counts as gone."""
+    """Check that a member sends heartbeats within its session timeout."""
     if group.heartbeat_interval_ms >= group.session_timeout_ms:
         key = worker.origin("heartbeat.interval.ms").key or "heartbeat.interval.ms"
         report.error(
             worker.value("heartbeat.interval.ms"),
             key,
             f"{key} ({group.heartbeat_interval_ms}) must be less than session.timeout.ms "
-            f"({group.session_timeout_ms}), or every worker counts as gone; a third of it is "
-            "usual.",
+            f"({group.session_timeout_ms}), or every session expires; a third of it is usual.",
         )
 
 
 def check_commit_interval(
     settings: FlowSettings, connector: ConfigReader, report: ConfigReport
 ) -> None:
-    """How often an exactly-once flow commits must agree with how long a transaction lives."""
+    """Check that an exactly-once flow commits well before the transaction timeout."""
     transactions = settings.transactions
     boundary = connector.string("transaction.boundary").lower()
     interval = "transaction.boundary.interval.ms"
@@ -116,8 +115,8 @@ def check_commit_interval(
         report.error(
             connector.value(interval),
             interval,
-            f"{interval} leads to a commit every {transactions.commit_seconds:g} s: that must be "
-            f"at most half of transaction.timeout.ms ({transactions.timeout_ms}), or the target "
+            f"{interval}: transactions commit every {transactions.commit_seconds:g} s, which must "
+            f"be at most half of transaction.timeout.ms ({transactions.timeout_ms}), or the target "
             "aborts a transaction before it is committed.",
         )
 
@@ -125,18 +124,18 @@ def check_commit_interval(
 def check_policy_classes(
     settings: FlowSettings, connector: ConfigReader, report: ConfigReport
 ) -> None:
-    """Regexes that do not compile and classes that cannot be loaded."""
+    """Report invalid regexes and classes that cannot be loaded."""
     for error in policy_errors(settings.policy, settings.flow):
         name = error.key or ""
         written = connector.origin(name).key or name
-        said = str(error).removeprefix(name)
+        reason = str(error).removeprefix(name)
         if connector.is_hidden(name):
-            said = " has a value, [hidden] because of where it came from, that cannot be used."
-        report.error(connector.value(name), name, written + said)
+            reason = " has an invalid value, [hidden] because a config provider supplies it."
+        report.error(connector.value(name), name, written + reason)
 
 
 def _aliases(settings: FlowSettings, connector: ConfigReader, report: ConfigReport) -> None:
-    """MM2 would name topics after these keys; here a flow has one name only."""
+    """Check that the alias keys match the flow; MM2 would name topics after them."""
     flow = settings.flow
     for key, alias in (
         ("source.cluster.alias", flow.source),
@@ -147,7 +146,7 @@ def _aliases(settings: FlowSettings, connector: ConfigReader, report: ConfigRepo
             report.error(
                 connector.value(key),
                 key,
-                f"{written} contradicts the flow {flow}: remove the line, or call the cluster so "
+                f"{written} contradicts the flow {flow}: remove the line, or rename the cluster "
                 "in clusters.",
             )
 
@@ -178,7 +177,7 @@ def _offset_syncs(connector: ConfigReader, report: ConfigReport) -> None:
 
 
 def check_acl_keys(settings: FlowSettings, connector: ConfigReader, report: ConfigReport) -> None:
-    """Keys about ACLs that are not synced."""
+    """Warn about ACL keys if ACLs are not synced."""
     if settings.source.sync_acls_seconds is not None:
         return
     for name in ("sync.acls.scope", "sync.acls.removals.enabled"):
@@ -186,33 +185,33 @@ def check_acl_keys(settings: FlowSettings, connector: ConfigReader, report: Conf
             origin = connector.origin(name)
             report.warn(
                 origin,
-                f"{origin.key} does nothing while ACLs are not synced: write "
+                f"{origin.key} does nothing while ACLs are not synced: set "
                 "sync.topic.acls.enabled=true, or remove the line.",
             )
 
 
 def check_transforms(connector: ConfigReader, report: ConfigReport) -> None:
-    """Records are copied untouched."""
+    """Report an error if transforms are set."""
     if connector.strings("transforms"):
         key = connector.origin("transforms").key
         report.error(
             connector.value("transforms"),
             key,
-            f"{key}: this version copies records untouched and cannot run transforms; "
+            f"{key}: this version copies records unchanged and cannot run transforms; "
             "remove the line.",
         )
 
 
 def check_profiles(names: tuple[str, str], connector: ConfigReader, report: ConfigReport) -> None:
-    """Warn of lines that ask for what is refused; `names` are the profiles as layering saw them."""
+    """Warn about values that a service refuses; `names` are the profiles of target and source."""
     for key, name in zip((TARGET_KEY, SOURCE_KEY), names, strict=True):
         if connector.string(key) != (name or NO_PROFILE) and "${" in name:
             written = connector.origin(key).key
             report.error(
                 connector.value(key),
                 key,
-                f"{written} must be the name itself: it decides what the other lines mean, before "
-                "references are resolved.",
+                f"{written} must be a literal name, without references: it determines the other "
+                "values before references are resolved.",
             )
     written_values = {(e.section, e.key): e for e in report.effective if e.origin.line}
     for profile, limit in service_limits(*names):
@@ -221,5 +220,5 @@ def check_profiles(names: tuple[str, str], connector: ConfigReader, report: Conf
             report.warn(
                 value.origin,
                 f"{value.origin.key}={value.text} {limit.reason} (profile {profile.name}). It is "
-                "used all the same; remove the line to have the profile's value.",
+                "used nevertheless; remove the line to use the profile's value.",
             )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Notices about keys at the wrong level, and about unknown keys.
 
-MM2 reads a file by prefixes and silently drops what it does not know. Each function here checks one
-key below one level: a flow, a cluster, or the whole file.
+MM2 reads a file by prefixes and silently drops unknown keys. Each function here checks one key at
+one level: a flow, a cluster, or the whole file.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from sparkmirror.config.files.notices import NoticeLevel
+from sparkmirror.config.keys.config_def import NO_JAVA_PLUGIN
 from sparkmirror.config.keys.rest_keys import HTTPS_KEYS, HTTPS_PREFIX
 from sparkmirror.config.keys.table import (
     CLIENT,
@@ -34,7 +35,7 @@ _SIDE_PREFIXES = tuple(f"{side}.{role}." for side in ("source", "target") for ro
 _CLUSTER_KEYS = frozenset(
     f"{side}.cluster.{name}" for side in ("source", "target") for name in SECURITY
 )
-# Below these only Connect's Java plugins read anything.
+# Only Connect's Java plugins read keys with these prefixes.
 _PLUGIN_PREFIXES = (
     "transforms.",
     "predicates.",
@@ -49,14 +50,14 @@ _PLUGIN_PREFIXES = (
 
 @dataclass(frozen=True, slots=True)
 class KeyNotice:
-    """What to say about a key; the caller knows the line."""
+    """A notice about a key, without the line."""
 
     level: NoticeLevel
     text: str
 
 
 def check_flow_key(flow: Flow, rest: str) -> KeyNotice | None:  # noqa: PLR0911 - a list of cases
-    """What becomes of `A->B.<rest>`."""
+    """Check `A->B.<rest>`."""
     key = f"{flow}.{rest}"
     if rest in CONNECTOR or rest.startswith(("config.providers", "producer.override.")):
         return None
@@ -74,23 +75,22 @@ def check_flow_key(flow: Flow, rest: str) -> KeyNotice | None:  # noqa: PLR0911 
             NoticeLevel.INFO, f"{key} has no effect: nothing consumes from the target yet."
         )
     if rest.startswith((*_CLIENT_PREFIXES, *_SIDE_PREFIXES)):
-        return None  # the clients' own reading reports these
+        return None  # reported when the client is read
     if rest.removeprefix("source.cluster.").removeprefix("target.cluster.") in SECURITY:
         return None
     if rest in WORKER or rest in IGNORED_WORKER_KEYS or rest.startswith(STORAGES):
         return KeyNotice(
             NoticeLevel.WARNING,
-            f"{key} does nothing for one flow: it belongs to the worker, write "
-            f"{flow.target}.{rest}.",
+            f"{key} does nothing for one flow: it is a worker key, write {flow.target}.{rest}.",
         )
     return _plugin(key, rest) or _unknown(key, rest, f"{flow}.", CONNECTOR)
 
 
 def check_connector_key(key: str) -> KeyNotice | None:  # noqa: C901, PLR0911 - a list of cases
-    """What becomes of a key in the configuration of a connector on a Connect worker."""
+    """Check a key in the configuration of a connector on a Connect worker."""
     if key.startswith("config.providers"):
         return KeyNotice(
-            NoticeLevel.INFO, f"{key} has no effect: config providers are the worker's."
+            NoticeLevel.INFO, f"{key} has no effect: the worker's file declares config providers."
         )
     if key in CONNECTOR or key.startswith(("producer.override.", "task.")):
         return None
@@ -99,8 +99,8 @@ def check_connector_key(key: str) -> KeyNotice | None:  # noqa: C901, PLR0911 - 
     if key.startswith(("consumer.override.", "admin.override.")):
         return KeyNotice(
             NoticeLevel.INFO,
-            f"{key} has no effect: in Connect it reaches the worker's own clients; for the "
-            "connector's write source.consumer., source.admin. or target.admin.",
+            f"{key} has no effect: in Connect it applies to the worker's clients; for those of the "
+            "connector write source.consumer., source.admin. or target.admin.",
         )
     if key.startswith(("producer.", "source.producer.", "target.producer.")):
         name = key.partition("producer.")[2]
@@ -114,7 +114,7 @@ def check_connector_key(key: str) -> KeyNotice | None:  # noqa: C901, PLR0911 - 
             NoticeLevel.INFO, f"{key} has no effect: nothing consumes from the target yet."
         )
     if key.startswith((*_CLIENT_PREFIXES, *_SIDE_PREFIXES)):
-        return None  # the clients' own reading reports these
+        return None  # reported when the client is read
     if key in SECURITY:
         return KeyNotice(
             NoticeLevel.WARNING,
@@ -126,13 +126,13 @@ def check_connector_key(key: str) -> KeyNotice | None:  # noqa: C901, PLR0911 - 
     if key in WORKER or key in IGNORED_WORKER_KEYS or key.startswith(STORAGES):
         return KeyNotice(
             NoticeLevel.WARNING,
-            f"{key} does nothing for one connector: it belongs in the worker's file.",
+            f"{key} does nothing for one connector: set it in the worker's file.",
         )
     return _plugin(key, key) or _unknown(key, key, "", (*CONNECTOR, *_CLUSTER_KEYS))
 
 
 def check_cluster_key(alias: str, rest: str) -> KeyNotice | None:
-    """What becomes of `A.<rest>`."""
+    """Check `A.<rest>`."""
     key = f"{alias}.{rest}"
     if rest in SECURITY or rest in WORKER or rest.startswith(STORAGES):
         return None
@@ -141,16 +141,16 @@ def check_cluster_key(alias: str, rest: str) -> KeyNotice | None:
     if rest in CONNECTOR or rest in DEPRECATED or rest.startswith("replication.policy."):
         return KeyNotice(
             NoticeLevel.WARNING,
-            f"{key} does nothing below a cluster: write {rest} for all flows or "
+            f"{key} does nothing for a cluster: write {rest} for all flows or "
             f"{alias}->B.{rest} for one.",
         )
     if rest.startswith(_CLIENT_PREFIXES):
-        return None  # the clients' own reading reports these
+        return None  # reported when the client is read
     return _plugin(key, rest) or _unknown(key, rest, f"{alias}.", (*SECURITY, *WORKER))
 
 
 def check_global_key(key: str, aliases: Collection[str]) -> KeyNotice | None:  # noqa: PLR0911 - a list of cases
-    """What becomes of a key without a cluster or flow before it."""
+    """Check a key without the prefix of a cluster or flow."""
     if key in TOP_LEVEL:
         reason = TOP_LEVEL[key].no_effect
         return KeyNotice(NoticeLevel.INFO, f"{key} has no effect: {reason}.") if reason else None
@@ -186,7 +186,7 @@ def _global_worker_key(key: str, aliases: Collection[str]) -> KeyNotice | None:
         return KeyNotice(NoticeLevel.INFO, f"{key} has no effect: {IGNORED_WORKER_KEYS[key]}.")
     return KeyNotice(
         NoticeLevel.WARNING,
-        f"{key} does nothing for the whole file: it belongs to the worker of a target, write "
+        f"{key} does nothing for the whole file: it is a worker key of a target, write "
         f"{_each(aliases, key)}.",
     )
 
@@ -198,7 +198,7 @@ def _each(aliases: Collection[str], key: str) -> str:
 def _outdated(key: str, rest: str) -> KeyNotice | None:
     if rest in DEPRECATED:
         new = key.removesuffix(rest) + DEPRECATED[rest]
-        return KeyNotice(NoticeLevel.WARNING, f"{key} is an old spelling: write {new}.")
+        return KeyNotice(NoticeLevel.WARNING, f"{key} is deprecated: write {new}.")
     if rest in REMOVED:
         return KeyNotice(NoticeLevel.INFO, f"{key} has no effect: {REMOVED[rest]}.")
     return None
@@ -206,12 +206,12 @@ def _outdated(key: str, rest: str) -> KeyNotice | None:
 
 def _plugin(key: str, rest: str) -> KeyNotice | None:
     if rest.startswith(_PLUGIN_PREFIXES):
-        return KeyNotice(NoticeLevel.INFO, f"{key} has no effect: there is no Java plugin here.")
+        return KeyNotice(NoticeLevel.INFO, f"{key} has no effect: {NO_JAVA_PLUGIN}.")
     return None
 
 
 def _unknown_cluster(key: str, aliases: Collection[str]) -> KeyNotice | None:
-    """`C.bootstrap.servers` where C is no cluster."""
+    """Warn about `C.bootstrap.servers` if `clusters` does not name C."""
     for known in (*SECURITY, *WORKER, *(f"{r}.{name}" for r in CLIENT for name in CLIENT[r])):
         alias = key.removesuffix(f".{known}")
         if alias != key:
@@ -228,7 +228,7 @@ def _unknown(key: str, rest: str, prefix: str, known: Iterable[str]) -> KeyNotic
     meant = nearest_name(rest, known)
     if meant is None:
         return KeyNotice(
-            NoticeLevel.WARNING, f"{key} is unknown; nothing but a class of your own could read it."
+            NoticeLevel.WARNING, f"{key} is unknown; only a custom class could read it."
         )
     return KeyNotice(
         NoticeLevel.WARNING, f"{key} is unknown and does nothing; did you mean {prefix}{meant}?"
@@ -236,14 +236,14 @@ def _unknown(key: str, rest: str, prefix: str, known: Iterable[str]) -> KeyNotic
 
 
 def check_https_key(key: str) -> KeyNotice | None:
-    """What becomes of a key below `listeners.https.`."""
+    """Check a key that starts with `listeners.https.`."""
     name = key.removeprefix(HTTPS_PREFIX)
     known = {one.name: one for one in HTTPS_KEYS}
     return None if name in known else _unknown(key, name, HTTPS_PREFIX, known)
 
 
 def unused_client_key_notice(key: str, name: str, role: str) -> KeyNotice:
-    """What becomes of a client key that we have no use for; `name` is its last part."""
+    """Return the notice about a client key without effect; `name` is the key without its prefix."""
     reason = IGNORED_CLIENT_KEYS[role].get(name)
     if reason is not None:
         return KeyNotice(NoticeLevel.INFO, f"{key} is ignored: {reason}.")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The source of Kerberos tickets: the options of Java's Krb5LoginModule.
+"""Reads the options of Java's Krb5LoginModule: the source of Kerberos tickets.
 
-useTicketCache (ticketCache) is tried first, then useKeyTab (keyTab) for the principal. Options that
-the module refuses are errors here, too. The keytab is read now. A ticket cache is read when a
-connection is made, because tickets do not live long.
+useTicketCache (ticketCache) has precedence over useKeyTab (keyTab) for the principal. Options that
+the module refuses are errors here, too. The keytab is read here. A ticket cache is read for each
+connection, because tickets expire soon.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from sparkmirror.security.settings import KerberosSettings
 
 SERVICE = "sasl.kerberos.service.name"
 _DEFAULT_SERVICE = "kafka"
-_HOME_KEYTAB = "krb5.keytab"  # where Java looks if neither keyTab nor krb5.conf says where
-_PREFIXES = ("FILE:", "ANY:FILE:", "SRVTAB:")  # Java takes the rest for the path
-# Option -> the switch without which Java refuses it.
+_HOME_KEYTAB = "krb5.keytab"  # Java's default if neither keyTab nor krb5.conf names one
+_PREFIXES = ("FILE:", "ANY:FILE:", "SRVTAB:")  # Java uses the rest as the path
+# Option -> the option that Java requires with it.
 _SWITCHES = {"keyTab": "useKeyTab", "ticketCache": "useTicketCache", "renewTGT": "useTicketCache"}
 _READ = frozenset({*_SWITCHES, *_SWITCHES.values(), "principal", "serviceName"})
-# They are about prompts, logs and servers, or say what is done anyway.
-_NOTHING_TO_DO = frozenset(
+# Accepted without effect: prompts, logs, servers, or the default behaviour.
+_NO_EFFECT = frozenset(
     {
         *("storeKey", "doNotPrompt", "debug", "refreshKrb5Config", "isInitiator", "client"),
         *("tryFirstPass", "useFirstPass", "storePass", "clearPass"),
@@ -46,17 +46,17 @@ _NOTHING_TO_DO = frozenset(
 def read_kerberos_settings(
     reader: ConfigReader, line: JaasOptions | None, report: ConfigReport
 ) -> KerberosSettings:
-    """The settings, or a Misfit about what does not go together."""
+    """Read the settings. Raises SecurityOptionError for invalid combinations."""
     texts = JaasOptions(reader, {}) if line is None else line
     for option, switch in _SWITCHES.items():
         wanted = _is_on(texts, option) if option == "renewTGT" else texts.text(option) is not None
         if wanted and not _is_on(texts, switch):
-            raise texts.error(option, f"needs {switch}=true beside it, as in Java")
+            raise texts.error(option, f"needs {switch}=true, as in Java")
     _warn_unused_options(reader, texts, report)
     principal = texts.text("principal") or ""
     uses_keytab, uses_cache = _is_on(texts, "useKeyTab"), _is_on(texts, "useTicketCache")
     if uses_keytab and not uses_cache and not principal:
-        raise texts.error("useKeyTab", 'needs principal="..." beside it: who is in the keytab?')
+        raise texts.error("useKeyTab", 'needs principal="...", the principal in the keytab')
     return KerberosSettings(
         service=_service(ClientKeyOptions(reader), texts),
         principal=principal,
@@ -85,7 +85,7 @@ def _keytab(texts: JaasOptions, principal: str) -> Secret:
         option = "useKeyTab"
         shown = (
             f"{_HOME_KEYTAB} in the home directory, without keyTab (default_keytab_name in "
-            "krb5.conf, which Java looks at before, is not read: write its path as keyTab)"
+            "krb5.conf, which Java reads first, is not read: set keyTab to its path)"
         )
     path = Path(given) if given else Path.home() / _HOME_KEYTAB
     try:
@@ -94,11 +94,11 @@ def _keytab(texts: JaasOptions, principal: str) -> Secret:
         reason = getattr(error, "strerror", None) or str(error)
         raise texts.error(
             option,
-            f"names {shown}, which cannot be read ({reason}): it must be on the machine where the "
-            "program runs, and readable for it",
+            f"names {shown}, which cannot be read ({reason}): it must exist on this machine and be "
+            "readable",
         ) from error
     if data is None:
-        raise texts.error(option, f"names {shown}, which has more than {MAX_BYTES >> 20} MiB")
+        raise texts.error(option, f"names {shown}, which is larger than {MAX_BYTES >> 20} MiB")
     try:
         principals = read_principals(data)
     except ValueError as error:
@@ -119,15 +119,14 @@ def _path(text: str) -> str:
 
 def _warn_unused_options(reader: ConfigReader, texts: JaasOptions, report: ConfigReport) -> None:
     origin = reader.origin(JAAS if reader.is_configured(JAAS) else PROTOCOL)
-    idle = texts.unused(_READ | _NOTHING_TO_DO)
-    if idle:
-        report.warn(origin, f"{texts.display_name(idle)} is not used here.")
+    unused = texts.unused(_READ | _NO_EFFECT)
+    if unused:
+        report.warn(origin, f"{texts.display_name(unused)} is not used here.")
     if _is_on(texts, "renewTGT"):
         report.warn(
             origin,
-            f"{texts.display_name('renewTGT')} does nothing: whoever fills the ticket cache "
-            f"renews what "
-            "is in it.",
+            f"{texts.display_name('renewTGT')} does nothing: the program that fills the ticket "
+            "cache must renew the ticket.",
         )
     _warn_krb5_conf(reader, report, os.environ)
 
@@ -135,7 +134,7 @@ def _warn_unused_options(reader: ConfigReader, texts: JaasOptions, report: Confi
 def _warn_krb5_conf(
     reader: ConfigReader, report: ConfigReport, environment: Mapping[str, str]
 ) -> None:
-    """Java's own way to name krb5.conf; the system's library has another."""
+    """Warn about Java's option for krb5.conf, which the system's library does not read."""
     named = krb5_conf_in_opts(environment.get("KAFKA_OPTS", ""))
     if named and environment.get("KRB5_CONFIG") != named:
         report.warn(

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The source of OAuth tokens: Kafka's keys, options of the JAAS line, and Strimzi's names for both.
+"""Reads the source of OAuth tokens: Kafka's keys, options of the JAAS line, and Strimzi's names.
 
 Kafka's keys win over options of the JAAS line, and options win over Strimzi's names as keys, which
-only sparkmirror reads. If there are several ways to get a token, the first of these counts, as in
-Kafka and in Strimzi's login: a given token, an assertion by Kafka's keys, a refresh token, a user's
-password, a client's secret, an assertion by Strimzi's names.
+only sparkmirror reads. If several ways to get a token are configured, the first of these is used,
+as in Kafka and in Strimzi's login: a static token, an assertion by Kafka's keys, a refresh token, a
+user's password, a client's secret, an assertion by Strimzi's names.
 
-Files are read here, once; a changed file is noticed like a changed truststore. For assertions
-(`sasl.oauthbearer.assertion.*`) claims of the template win over claims that are keys, as in Kafka.
+Files are read here, once; changes are detected as for truststores. For assertions
+(`sasl.oauthbearer.assertion.*`) claims of the template win over claims in keys, as in Kafka.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _WORD = re.compile(r"[\x21-\x7e]+")
 _JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"  # RFC 7523
 _JWT_ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
-# What an option of the JAAS line may be called, the strongest first.
+# Names of options of the JAAS line, by descending precedence.
 _ID = ("clientId", "oauth.client.id")
 _SECRET = ("clientSecret", "oauth.client.secret")
 _SCOPE = ("scope", "oauth.scope")
@@ -60,7 +60,7 @@ _USERNAME, _PASSWORD = "oauth.password.grant.username", "oauth.password.grant.pa
 _STRIMZI_ASSERTION = "oauth.client.assertion"
 _GRANT = "oauth.client.credentials.grant.type"
 _LONGEST = "oauth.max.token.expiry.seconds"
-_LOCATED = (_TOKEN, _REFRESH, _STRIMZI_ASSERTION)  # each also as a file
+_LOCATED = (_TOKEN, _REFRESH, _STRIMZI_ASSERTION)  # `<name>.location` names a file instead
 _OPTIONS = frozenset(
     {
         *_ID,
@@ -79,7 +79,7 @@ _OPTIONS = frozenset(
         "oauth.read.timeout.seconds",
     }
 )
-# Whom to name when a login fails: the first that is set.
+# A failed login names the first of these that is set.
 LOGIN_KEYS = (*_LOCATED, JAAS, f"{_CREDENTIALS}.secret")
 ENDPOINT_KEYS = (f"{_TOKEN}.location", ENDPOINT, _STRIMZI_ENDPOINT, JAAS)
 
@@ -88,7 +88,7 @@ _KEY, _TEMPLATE = f"{ASSERTION}.private.key.file", f"{ASSERTION}.template.file"
 
 
 def read_oauth_settings(reader: ConfigReader, line: JaasOptions | None) -> OAuthSettings:
-    """The settings, or a Misfit about what is missing or wrong."""
+    """Read the settings. Raises SecurityOptionError for missing or invalid options."""
     keys = ClientKeyOptions(reader)
     places: tuple[OptionSource, ...] = (keys,) if line is None else (line, keys)
     settings = _common_settings(reader, keys, line, places)
@@ -105,17 +105,17 @@ def read_oauth_settings(reader: ConfigReader, line: JaasOptions | None) -> OAuth
         return _with_static_token(
             settings, place, name, _read_token(place, name, unquote(parts.path))
         )
-    asked = replace(settings, endpoint=parts.geturl())
+    settings = replace(settings, endpoint=parts.geturl())
     if how == "JwtBearerJwtRetriever":
-        granted = replace(asked, form_fields={"grant_type": _JWT_BEARER})
-        return _with_assertion(granted, reader, "assertion")
-    return _with_grant(asked, reader, places)
+        settings = replace(settings, form_fields={"grant_type": _JWT_BEARER})
+        return _with_assertion(settings, reader, "assertion")
+    return _with_grant(settings, reader, places)
 
 
 def _with_static_token(
     settings: OAuthSettings, place: OptionSource, name: str, token: Secret
 ) -> OAuthSettings:
-    """With a token for which nobody is asked; the file that it is in may be said later."""
+    """Add a token that is used as it is, without a token endpoint."""
     try:
         parse_static_token(token.reveal())
     except ValueError as error:
@@ -129,7 +129,7 @@ def _with_static_token(
 def _with_grant(
     settings: OAuthSettings, reader: ConfigReader, places: Sequence[OptionSource]
 ) -> OAuthSettings:
-    """With who asks, and the proof."""
+    """Add the client's id and the grant with its credentials."""
     keys = ClientKeyOptions(reader)
     client_id = keys.text(f"{_CREDENTIALS}.id") or _first(places, _ID) or ""
     secret = keys.secret(f"{_CREDENTIALS}.secret") or _first_secret(places, _SECRET)
@@ -147,7 +147,7 @@ def _with_grant(
     if username := _first(places, (_USERNAME,)):
         password = _first_secret(places, (_PASSWORD,))
         if password is None:
-            raise keys.error(_PASSWORD, f"is missing: {_USERNAME} names a user")
+            raise keys.error(_PASSWORD, f"is missing: {_USERNAME} is set")
         return replace(
             settings,
             client_secret=secret or Secret(""),  # as Strimzi
@@ -171,7 +171,7 @@ def _asserting(settings: OAuthSettings, client_id: str, kind: str) -> OAuthSetti
 
 
 def _with_assertion(settings: OAuthSettings, reader: ConfigReader, sent_as: str) -> OAuthSettings:
-    """Kafka's way: with the one that is in a file, or else one that is signed here."""
+    """Add an assertion as Kafka does: from a file, or else signed here."""
     keys, name = ClientKeyOptions(reader), f"{ASSERTION}.file"
     if path := keys.text(name):
         return replace(settings, secret_form_fields={sent_as: _read_token(keys, name, path)})
@@ -181,15 +181,14 @@ def _with_assertion(settings: OAuthSettings, reader: ConfigReader, sent_as: str)
 def _missing_credentials(keys: ClientKeyOptions) -> SecurityOptionError:
     return SecurityOptionError(
         JAAS,
-        f"{keys.display_name(JAAS)} must name clientId and clientSecret, with which tokens are "
-        f"asked "
-        f"for, or {_CREDENTIALS}.id and {_CREDENTIALS}.secret must be set (a refresh token, a "
-        "user's password and an assertion need oauth.client.id beside them)",
+        f"{keys.display_name(JAAS)} must have the options clientId and clientSecret, or "
+        f"{_CREDENTIALS}.id and {_CREDENTIALS}.secret must be set (a refresh token, a user's "
+        "password and an assertion also need oauth.client.id)",
     )
 
 
 def _find(places: Sequence[OptionSource], name: str) -> tuple[OptionSource, str, Secret] | None:
-    """A secret, and where it was found: in the file that is named, or else as it is."""
+    """Return a secret and its source: the file that `<name>.location` names, or the option."""
     for place in places:
         location = f"{name}.location"
         if path := place.text(location):
@@ -200,14 +199,13 @@ def _find(places: Sequence[OptionSource], name: str) -> tuple[OptionSource, str,
 
 
 def _read_token(place: OptionSource, name: str, path: str) -> Secret:
-    """The one word that a file holds."""
+    """Read a token from a file."""
     data = read_token_file(place, name, path)
     text = data.decode("ascii", "replace").strip()
     if not _WORD.fullmatch(text):
         raise place.error(
             name,
-            f"names {place.display_value(name)}, which must hold one word in one line, as tokens "
-            f"are",
+            f"names {place.display_value(name)}, which must contain one token on one line",
         )
     return Secret(text)
 
@@ -218,7 +216,7 @@ def _common_settings(
     line: JaasOptions | None,
     places: Sequence[OptionSource],
 ) -> OAuthSettings:
-    """All that has nothing to do with how a token is got."""
+    """Read the settings that do not depend on the grant."""
     longest = _number(reader, line, _LONGEST)
     return OAuthSettings(
         endpoint="",
@@ -237,14 +235,13 @@ def _common_settings(
 
 
 def is_oauth_option(name: str) -> bool:
-    """Whether an option of the JAAS line is read here."""
     return name in _OPTIONS or name.startswith((*_EXTENSION, "oauth.ssl.", "ssl."))
 
 
 def _tls(places: Sequence[OptionSource]) -> TlsSettings:
-    """Of the token endpoint: Strimzi's keys, or Kafka's as options of the JAAS line.
+    """Read the TLS settings of the token endpoint: Strimzi's keys, or Kafka's as JAAS options.
 
-    The keys of the brokers' TLS say nothing about the endpoint, in Java neither.
+    The `ssl.` keys of brokers do not apply to the endpoint, as in Java.
     """
     line = places[0] if len(places) > 1 else None
     for place, prefix in [(line, "ssl."), *((place, "oauth.ssl.") for place in places)]:
@@ -267,18 +264,18 @@ def _tls(places: Sequence[OptionSource]) -> TlsSettings:
 def _endpoint(
     keys: ClientKeyOptions, places: Sequence[OptionSource]
 ) -> tuple[OptionSource, str, SplitResult]:
-    """Where tokens are asked for, or the file that they are in, and what says so."""
-    spots: list[tuple[OptionSource, str]] = [
+    """Return the URL of the token endpoint or token file, with its source."""
+    candidates: list[tuple[OptionSource, str]] = [
         (keys, ENDPOINT),
         *((place, _STRIMZI_ENDPOINT) for place in places),
     ]
-    for place, name in spots:
+    for place, name in candidates:
         if url := place.text(name):
             return place, name, _parts(place, name, url)
     raise keys.error(
         ENDPOINT,
-        "is missing: write where tokens are to be asked for (https://host/path), or the file that "
-        "they are in (file:///path)",
+        "is missing: set it to the URL of the token endpoint (https://host/path) or of a token "
+        "file (file:///path)",
     )
 
 
@@ -293,8 +290,8 @@ def _parts(place: OptionSource, name: str, url: str) -> SplitResult:
     if not is_url:
         raise place.error(
             name,
-            "must be an address such as https://host/path, without a password in it, or a file "
-            "such as file:///path",
+            "must be a URL such as https://host/path, without a password, or a file such as "
+            "file:///path",
         )
     return parts
 
@@ -307,7 +304,7 @@ def _seconds(reader: ConfigReader, line: JaasOptions | None, what: str) -> float
 
 
 def _number(reader: ConfigReader, line: JaasOptions | None, name: str) -> float | None:
-    """Of Strimzi's: as an option, or else as a key."""
+    """Return a number of Strimzi's: an option of the JAAS line, or else a key."""
     text = None if line is None else line.text(name)
     return float(text) if text else reader.optional_integer(name)
 
@@ -322,12 +319,15 @@ def _first_secret(places: Sequence[OptionSource], names: Sequence[str]) -> Secre
 
 
 def read_assertion_settings(reader: ConfigReader, sent_as: str) -> AssertionSettings:
-    """What is to be signed, and sent as that field; Misfit about what is missing or wrong."""
+    """Read how assertions are signed and sent as the form field `sent_as`.
+
+    Raises SecurityOptionError for missing or invalid options.
+    """
     keys = ClientKeyOptions(reader)
     path = keys.text(_KEY)
     if not path:
         raise keys.error(
-            _KEY, f"is missing: write where the key is that signs assertions, or {ASSERTION}.file"
+            _KEY, f"is missing: set it to the key that signs assertions, or set {ASSERTION}.file"
         )
     algorithm = reader.string(f"{ASSERTION}.algorithm").upper()
     data = read_token_file(keys, _KEY, path)
@@ -365,7 +365,7 @@ def _template(keys: ClientKeyOptions) -> dict[str, dict[str, Any]]:
 
 
 def parse_template(data: bytes) -> dict[str, dict[str, Any]]:
-    """Its header and payload, empty where there are none; ValueError if it is no template."""
+    """Return header and payload, each empty if absent. Raises ValueError for another structure."""
     try:
         content = json.loads(data)
     except (ValueError, RecursionError):

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where TLS and login options are read from: client keys, the JAAS line, login files, stores.
+"""The sources of TLS and login options: client keys, the JAAS line, login files, stores.
 
-Kafka's login for tokens, and Strimzi's, read options of the JAAS line that are keys elsewhere, so
-readers go through one interface for both. KAFKA_OPTS names a JAAS login file: its section
-KafkaClient is for clients without `sasl.jaas.config`, its section KafkaConnect for users of the
-REST API.
+OAuth logins of Kafka and Strimzi read some options from the JAAS line and others from keys, so both
+have one interface. KAFKA_OPTS names a JAAS login file: its section KafkaClient is for clients
+without `sasl.jaas.config`, its section KafkaConnect for users of the REST API.
 
-Truststores and keystores are files of three types, or PEM inline; the combinations are those that
-Java's clients accept. The content of token files goes to an endpoint or a broker unchanged, so a
-connector that came over REST may name only the files that KAFKA_OPTS lists.
+Truststores and keystores are files of three types, or inline PEM; the combinations are those that
+Java's clients accept. The content of token files is sent to an endpoint or a broker unchanged, so
+connectors that come over REST may name only the files that KAFKA_OPTS lists.
 """
 
 from __future__ import annotations
@@ -41,10 +40,7 @@ _MAX_FILE_BYTES = 1 << 20
 
 
 class SecurityOptionError(ValueError):
-    """Settings that do not fit together, or lead nowhere; `name` is to blame.
-
-    The sentence begins with the name, as the user wrote it.
-    """
+    """The option `name` is invalid. The sentence begins with its name as the user wrote it."""
 
     def __init__(self, name: str, sentence: str) -> None:
         super().__init__(sentence)
@@ -52,69 +48,59 @@ class SecurityOptionError(ValueError):
 
 
 class OptionSource(Protocol):
-    """One place to look; an absent setting is None."""
+    """A source of options; the value of an absent option is None."""
 
-    def text(self, name: str) -> str | None:
-        """A setting that may be shown."""
-        ...
+    def text(self, name: str) -> str | None: ...
 
-    def secret(self, name: str) -> Secret | None:
-        """A setting that may not."""
-        ...
+    def secret(self, name: str) -> Secret | None: ...
 
     def display_name(self, name: str) -> str:
-        """How a sentence calls it."""
+        """Return the option's name for messages."""
         ...
 
     def display_value(self, name: str) -> str:
-        """Its value in a sentence."""
+        """Return the option's value for messages, [hidden] if it must not be shown."""
         ...
 
     def is_from_request(self, name: str) -> bool:
-        """Whether it came over REST: whoever sent it does not own this machine's files."""
+        """Whether it came over REST, so that it must not name any file of this machine."""
         ...
 
     def error(self, name: str, rest: str) -> SecurityOptionError:
-        """What to raise: the name and the rest of the sentence."""
+        """Create an error; `rest` follows the option's name."""
         ...
 
 
 class ClientKeyOptions:
-    """A client's own keys."""
+    """A client's keys; defaults count as absent."""
 
     def __init__(self, reader: ConfigReader) -> None:
         self._reader = reader
 
     def text(self, name: str) -> str | None:
-        """The text that somebody gave, or none."""
         known = self._reader.has_key(name) and self._reader.is_configured(name)
         return self._reader.string(name) if known else None
 
     def secret(self, name: str) -> Secret | None:
-        """The secret that somebody gave, or none."""
         return self._reader.secret(name) if self._reader.has_key(name) else None
 
     def display_name(self, name: str) -> str:
-        """As it is written, or would be, beside the protocol or else the addresses."""
+        """Return the key as written; if it is not set, with the prefix of the protocol's key."""
         if self._reader.is_configured(name):
             return self._reader.origin(name).key
         beside = PROTOCOL if self._reader.is_configured(PROTOCOL) else "bootstrap.servers"
         return self._reader.origin(beside).key.removesuffix(beside) + name
 
     def display_value(self, name: str) -> str:
-        """Not what came from elsewhere."""
         return HIDDEN if self.is_hidden(name) else self._reader.string(name)
 
     def is_hidden(self, name: str) -> bool:
-        """Whether a sentence may not say its value, nor a part of it."""
         return self._reader.is_hidden(name)
 
     def is_from_request(self, name: str) -> bool:
-        """Whether the key came over REST."""
         return self._reader.value(name).from_request
 
     def error(self, name: str, rest: str) -> SecurityOptionError:
-        """The key is to blame."""
         return SecurityOptionError(name, f"{self.display_name(name)} {rest}")
 
 
@@ -124,11 +110,11 @@ class JaasOptions:
     def __init__(self, reader: ConfigReader, options: Mapping[str, str]) -> None:
         self._line = ClientKeyOptions(reader).display_name(JAAS)
         self._is_hidden = reader.came_from_provider(JAAS)
-        self._is_foreign = reader.value(JAAS).from_request
+        self._is_from_request = reader.value(JAAS).from_request
         self._options = options
 
     def text(self, name: str) -> str | None:
-        """The option, checked as the key of its name would be."""
+        """Return the option; if a key has the same name, its validators apply."""
         if name not in self._options:
             return None
         text = self._options[name]
@@ -140,16 +126,15 @@ class JaasOptions:
         return text
 
     def secret(self, name: str) -> Secret | None:
-        """The option, hidden from here on."""
         return Secret(self._options[name]) if name in self._options else None
 
     def unused(self, known: frozenset[str]) -> str:
-        """The options that are none of these, as a sentence may name them; empty: there is none."""
+        """List the options that are not in `known`, for messages."""
         others = sorted(self._options.keys() - known)
         return HIDDEN if others and self._is_hidden else ", ".join(others)
 
     def with_prefixes(self, prefixes: tuple[str, ...]) -> dict[str, str]:
-        """The options behind any of the prefixes, without it."""
+        """Return the options that start with one of the prefixes, without it."""
         return {
             name.removeprefix(prefix): text
             for name, text in self._options.items()
@@ -158,28 +143,24 @@ class JaasOptions:
         }
 
     def display_name(self, name: str) -> str:
-        """The line and the option."""
         return f"{self._line}: its option {name}"
 
     def is_from_request(self, _name: str) -> bool:
-        """Whether the line came over REST."""
-        return self._is_foreign
+        return self._is_from_request
 
     def display_value(self, name: str) -> str:
-        """Paths and names of a line that stands in the file may be said."""
         return HIDDEN if self._is_hidden else self._options[name]
 
     def error(self, name: str, rest: str) -> SecurityOptionError:
-        """The whole line is to blame."""
         return SecurityOptionError(JAAS, f"{self.display_name(name)} {rest}")
 
 
 def read_jaas_sections(login_file: str, whose: str) -> dict[str, list[JaasEntry]]:
-    """The entries of each section; ConfigError says what is wrong, and nothing that it found."""
+    """Return the entries of each section. Raises ConfigError, without the file's content."""
     try:
         content = read_bounded(Path(login_file), _MAX_FILE_BYTES)
         if content is None:
-            raise ConfigError(f"{login_file} is no JAAS file: it has more than a MiB.")
+            raise ConfigError(f"{login_file} is not a JAAS file: it is larger than 1 MiB.")
         return parse_jaas_file(content.decode())
     except OSError as error:
         raise ConfigError(
@@ -187,18 +168,18 @@ def read_jaas_sections(login_file: str, whose: str) -> dict[str, list[JaasEntry]
         ) from error
     except ValueError as error:
         reason = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else error
-        raise ConfigError(f"{login_file} is no JAAS file: {reason}.") from error
+        raise ConfigError(f"{login_file} is not a JAAS file: {reason}.") from error
 
 
 def read_truststore_option(texts: OptionSource, prefix: str) -> str | None:
-    """The PEM of all trusted certificates; None: whom the system trusts."""
+    """Return the PEM of all trusted certificates; None for those that the system trusts."""
     location, inline = f"{prefix}truststore.location", f"{prefix}truststore.certificates"
     kind, password = f"{prefix}truststore.type", f"{prefix}truststore.password"
     path, certificates = texts.text(location), texts.secret(inline)
     declared = _declared(texts, kind)
     if certificates is not None:
         if path:
-            raise texts.error(inline, f"stands beside {texts.display_name(location)}: remove one")
+            raise texts.error(inline, f"conflicts with {texts.display_name(location)}: remove one")
         _no_password(texts, password)
         _must_be_pem(texts, kind, inline, declared)
         try:
@@ -220,7 +201,7 @@ def read_truststore_option(texts: OptionSource, prefix: str) -> str | None:
 
 
 def read_keystore_option(texts: OptionSource, prefix: str) -> KeyPair | None:
-    """The certificate to show and its key; None: this client shows none."""
+    """Return the client's certificate and its key; None if there is none."""
     location, key = f"{prefix}keystore.location", f"{prefix}keystore.key"
     password, kind = f"{prefix}keystore.password", f"{prefix}keystore.type"
     path, declared = texts.text(location), _declared(texts, kind)
@@ -228,7 +209,7 @@ def read_keystore_option(texts: OptionSource, prefix: str) -> KeyPair | None:
     key_password = texts.secret(f"{prefix}key.password")
     if inline is not None:
         if path:
-            raise texts.error(key, f"stands beside {texts.display_name(location)}: remove one")
+            raise texts.error(key, f"conflicts with {texts.display_name(location)}: remove one")
         _no_password(texts, password)
         _must_be_pem(texts, kind, key, declared)
         try:
@@ -241,8 +222,8 @@ def read_keystore_option(texts: OptionSource, prefix: str) -> KeyPair | None:
     if declared == _PEM:
         _no_password(texts, password)
     elif texts.secret(password) is None:
-        beside = texts.display_name(location).removesuffix(location) + password
-        raise texts.error(location, f"needs a password: write {beside}")
+        written = texts.display_name(location).removesuffix(location) + password
+        raise texts.error(location, f"needs a password: set {written}")
     data = read_named_file(texts, location, path)
     try:
         return _identity(data, declared or _DEFAULT, texts.secret(password), key_password)
@@ -253,25 +234,24 @@ def read_keystore_option(texts: OptionSource, prefix: str) -> KeyPair | None:
 
 
 def _inline_identity(texts: OptionSource, key: str, chain: str) -> str | None:
-    """Certificates and key as one text, if they stand in the file themselves."""
+    """Return inline certificates and key as one text; None if there are none."""
     private, certificates = texts.secret(key), texts.secret(chain)
     if private is None and certificates is None:
         return None
     if private is None:
-        raise texts.error(chain, f"needs {key} beside it")
+        raise texts.error(chain, f"needs {key}")
     if certificates is None:
-        raise texts.error(key, f"needs {chain} beside it")
+        raise texts.error(key, f"needs {chain}")
     return f"{certificates.reveal()}\n{private.reveal()}"
 
 
-# A flow has four clients and a file many flows, most with the same stores; opening one takes long
-# on purpose.
+# The clients of many flows share few stores, and opening a store is slow by design.
 _trusted = lru_cache(maxsize=64)(read_truststore)
 _identity = lru_cache(maxsize=64)(read_keystore)
 
 
 def _declared(texts: OptionSource, kind: str) -> str:
-    """What kind of store it is said to be; empty: nobody said."""
+    """Return the configured store type; empty if not set."""
     return (texts.text(kind) or "").strip().upper()
 
 
@@ -282,24 +262,23 @@ def _must_be_pem(texts: OptionSource, kind: str, inline: str, declared: str) -> 
 
 def _no_password(texts: OptionSource, password: str) -> None:
     if texts.secret(password) is not None:
-        raise texts.error(password, "does not go with PEM, of which only a key has a password")
+        raise texts.error(password, "cannot be set for PEM, where only a key has a password")
 
 
 def read_named_file(texts: OptionSource, location: str, path: str, most: int = MAX_BYTES) -> bytes:
-    """What is in the file that a key names; Misfit if it cannot be read."""
+    """Read the file that a key names. Raises SecurityOptionError."""
     try:
         data = read_bounded(Path(path), most, only_files=True)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise texts.error(
             location,
-            f"names {texts.display_value(location)}, which cannot be read ({reason}): it must be "
-            "on the machine where the program runs, and readable for it",
+            f"names {texts.display_value(location)}, which cannot be read ({reason}): it must "
+            "exist on this machine and be readable",
         ) from error
     if data is None:
-        raise texts.error(
-            location, f"names {texts.display_value(location)}, which has more than {most >> 20} MiB"
-        )
+        shown = texts.display_value(location)
+        raise texts.error(location, f"names {shown}, which is larger than {most >> 20} MiB")
     return data
 
 
@@ -315,11 +294,11 @@ def _because(error: ValueError) -> str:
 
 
 def read_token_file(place: OptionSource, name: str, path: str) -> bytes:
-    """What is in it; Misfit if it cannot or may not be read."""
+    """Read a token file. Raises SecurityOptionError if it cannot or must not be read."""
     if place.is_from_request(name) and not _is_listed(path):
         raise place.error(
             name,
-            f"names {place.display_value(name)}; over REST only files may be named that "
+            f"names {place.display_value(name)}; over REST only files are allowed that "
             "-Dorg.apache.kafka.sasl.oauthbearer.allowed.files in this process's KAFKA_OPTS lists",
         )
     return read_named_file(place, name, path, _MAX_FILE_BYTES)
@@ -330,5 +309,5 @@ def _is_listed(path: str) -> bool:
     try:
         real = Path(path).resolve()
         return any(Path(one).resolve() == real for one in allowed)
-    except (OSError, ValueError):  # no path at all
+    except (OSError, ValueError):  # an invalid path
         return False

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The security of one client: `security.protocol`, `ssl.*`, `sasl.*`, and the AWS login options.
 
-Files are read here, on the driver. The result needs no file any more.
+Files are read here, on the driver; tasks need no file.
 """
 
 from __future__ import annotations
@@ -78,14 +78,14 @@ _READ = frozenset(
 
 
 def read_security(reader: ConfigReader, report: ConfigReport) -> SecuritySettings:
-    """What the keys say; whatever is wrong with them stands in the report."""
+    """Read a client's security settings; errors go to the report."""
     protocol = SecurityProtocol(reader.string(PROTOCOL).upper())
     security = PLAINTEXT
     if any(
         reader.is_invalid(key.name) and applies_to_protocol(key, protocol)
         for key in ALL_SECURITY_KEYS
     ):
-        return security  # that is said already, and what its default leads to is not meant
+        return security  # already reported; errors that follow from the default would mislead
     try:
         tls = read_tls(reader, report) if protocol.has_tls else None
         sasl = _sasl(protocol, reader, report) if protocol.has_sasl else None
@@ -104,7 +104,7 @@ def read_security(reader: ConfigReader, report: ConfigReport) -> SecuritySetting
 
 
 def applies_to_protocol(key: ConfigKey, protocol: SecurityProtocol) -> bool:
-    """Whether a key says anything with this protocol."""
+    """Whether a key has an effect with this protocol."""
     if key.name.startswith("ssl."):
         return protocol.has_tls
     return protocol.has_sasl or not key.name.startswith(("sasl.", "oauth."))
@@ -113,9 +113,9 @@ def applies_to_protocol(key: ConfigKey, protocol: SecurityProtocol) -> bool:
 def warn_unused_security_keys(
     reader: ConfigReader, report: ConfigReport, *, has_other_tls: bool = False
 ) -> None:
-    """Name keys that do nothing: somebody who wrote them thinks that the connection is safe.
+    """Warn about keys without effect, because the connection may seem secure with them.
 
-    In a Connect worker's file `ssl.` keys are about its REST server as well.
+    `has_other_tls`: the `ssl.` keys also apply to a REST server.
     """
     protocol = SecurityProtocol(reader.string(PROTOCOL).upper())
     if reader.is_invalid(PROTOCOL):
@@ -128,11 +128,9 @@ def warn_unused_security_keys(
             and not applies_to_protocol(key, protocol)
             and not key.no_effect
         ):
-            origin, decides = (
-                reader.origin(key.name),
-                ClientKeyOptions(reader).display_name(PROTOCOL),
-            )
-            report.warn(origin, f"{origin.key} does nothing: {decides} is {protocol.value}.")
+            origin = reader.origin(key.name)
+            protocol_key = ClientKeyOptions(reader).display_name(PROTOCOL)
+            report.warn(origin, f"{origin.key} does nothing: {protocol_key} is {protocol.value}.")
 
 
 def _names(reader: ConfigReader) -> SecurityKeyNames:
@@ -158,7 +156,7 @@ def _names(reader: ConfigReader) -> SecurityKeyNames:
 
 
 def read_tls(reader: ConfigReader, report: ConfigReport) -> TlsSettings:
-    """What the `ssl.*` keys say, whoever they are for; Misfit if they do not fit together."""
+    """Read the `ssl.*` keys of a client or listener. Raises SecurityOptionError."""
     texts = ClientKeyOptions(reader)
     _check_class(texts, reader, "ssl.engine.factory.class")
     trusted = read_truststore_option(texts, "ssl.")
@@ -175,13 +173,13 @@ def read_tls(reader: ConfigReader, report: ConfigReport) -> TlsSettings:
         ciphers=reader.strings("ssl.cipher.suites"),
     )
     _check_client_context(texts, settings)
-    unasked = unlisted_tls13_suites(settings)
-    if unasked:
+    unlisted = unlisted_tls13_suites(settings)
+    if unlisted:
         origin = reader.origin("ssl.cipher.suites")
         report.warn(
             origin,
-            f"{origin.key}: with TLS 1.3 {' and '.join(unasked)} may be used, too, since Python "
-            "cannot choose among its suites. Enable only TLSv1.2 to keep to the list.",
+            f"{origin.key}: with TLS 1.3 {' and '.join(unlisted)} may be used, too, because Python "
+            "cannot restrict its suites. Enable only TLSv1.2 to use the list only.",
         )
     return settings
 
@@ -190,13 +188,13 @@ _context = lru_cache(maxsize=64)(client_context)  # many flows, few settings
 
 
 def _check_client_context(texts: ClientKeyOptions, settings: TlsSettings) -> None:
-    """Whether OpenSSL takes it, before a flow depends on it; suites are what it may not know."""
+    """Raise SecurityOptionError if OpenSSL refuses the settings, such as unknown suites."""
     try:
         _context(settings)
     except ValueError as error:
-        blame = "ssl.cipher.suites" if settings.ciphers else "ssl.keystore.location"
-        reason = "OpenSSL does not take [hidden]" if texts.is_hidden(blame) else error
-        raise texts.error(blame, f"cannot be used: {reason}") from error
+        name = "ssl.cipher.suites" if settings.ciphers else "ssl.keystore.location"
+        reason = "OpenSSL refuses [hidden]" if texts.is_hidden(name) else error
+        raise texts.error(name, f"cannot be used: {reason}") from error
 
 
 def _protocols(
@@ -211,7 +209,7 @@ def _protocols(
     if len(spoken) < len(listed):
         origin = reader.origin(name)
         left_out = ", ".join(one for one in listed if one not in spoken)
-        report.warn(origin, f"{origin.key}: {left_out} is not spoken here any more, as in Java.")
+        report.warn(origin, f"{origin.key}: {left_out} is not supported any more, as in Java.")
     return spoken
 
 
@@ -228,11 +226,11 @@ def _sasl(protocol: SecurityProtocol, reader: ConfigReader, report: ConfigReport
     options = None if line is None else JaasOptions(reader, line.options)
     is_iam = mechanism is SaslMechanism.AWS_MSK_IAM or _is_msk_iam_token(mechanism, reader)
     if line is not None:
-        _remark_options(line, mechanism, reader, report, is_iam=is_iam)
+        _report_unused_options(line, mechanism, reader, report, is_iam=is_iam)
     if is_iam:
         _check_extra(texts, mechanism, reader)
         if protocol is not SecurityProtocol.SASL_SSL:
-            raise texts.error(PROTOCOL, "must be SASL_SSL with the logins of Amazon MSK")
+            raise texts.error(PROTOCOL, "must be SASL_SSL for IAM authentication of Amazon MSK")
         return SaslSettings(mechanism, aws=read_aws_settings(options))
     if mechanism is SaslMechanism.OAUTHBEARER:
         return SaslSettings(mechanism, oauth=read_oauth_settings(reader, options))
@@ -243,7 +241,7 @@ def _sasl(protocol: SecurityProtocol, reader: ConfigReader, report: ConfigReport
 
 
 def _is_msk_iam_token(mechanism: SaslMechanism, reader: ConfigReader) -> bool:
-    """Whether tokens are AWS's signatures, and no endpoint is asked for any."""
+    """Whether tokens are signed with AWS credentials, without a token endpoint."""
     is_amazons = reader.string(_LOGIN_HANDLER) == IAM_BEARER_HANDLER
     return mechanism is SaslMechanism.OAUTHBEARER and is_amazons
 
@@ -257,7 +255,7 @@ def _jaas(
     try:
         line = parse_jaas(text.reveal())
     except ValueError as error:
-        raise texts.error(JAAS, f"is no JAAS line: {error}") from None
+        raise texts.error(JAAS, f"is not a JAAS line: {error}") from None
     if not module_fits(mechanism, line.module):
         names = "another login module" if reader.came_from_provider(JAAS) else line.module
         raise _other_module(texts, mechanism, line, f"names {names}")
@@ -267,26 +265,26 @@ def _jaas(
 def _jaas_from_kafka_opts(
     texts: ClientKeyOptions, mechanism: SaslMechanism, reader: ConfigReader, report: ConfigReport
 ) -> JaasEntry | None:
-    """Where Java looks if there is no line: in the login file of the whole process."""
+    """Read the login file of the process, as Java does if `sasl.jaas.config` is not set."""
     file = jaas_file_in_opts(os.environ.get("KAFKA_OPTS", ""))
     entries: list[JaasEntry] = []
     if file:
         try:
             entries = read_jaas_sections(file, "KAFKA_OPTS").get(CLIENT_SECTION, [])
         except ConfigError as error:
-            told = str(error).rstrip(".")
-            raise texts.error(JAAS, f"is missing, and {told}") from error
+            reason = str(error).rstrip(".")
+            raise texts.error(JAAS, f"is missing, and {reason}") from error
     if not entries:
         if mechanism in _WITH_PASSWORD:
-            looked = f" (KAFKA_OPTS names {file}, without a section {CLIENT_SECTION})"
+            note = f" (KAFKA_OPTS names {file}, without a section {CLIENT_SECTION})"
             example = f'{expected_modules(mechanism)[0]} required username="..." password="...";'
-            raise texts.error(JAAS, f"is missing{looked if file else ''}: write {example}")
+            raise texts.error(JAAS, f"is missing{note if file else ''}: set it to {example}")
         return None
     line = next((one for one in entries if module_fits(mechanism, one.module)), None)
     where = f"the section {CLIENT_SECTION} of {file} (KAFKA_OPTS)"
     if line is None:
-        said = f"is missing, and {where} names {entries[0].module}"
-        raise _other_module(texts, mechanism, entries[0], said)
+        problem = f"is missing, and {where} names {entries[0].module}"
+        raise _other_module(texts, mechanism, entries[0], problem)
     origin = reader.origin(PROTOCOL)
     report.warn(
         origin, f"{texts.display_name(JAAS)} is not set: {where} is used.", NoticeLevel.INFO
@@ -295,12 +293,12 @@ def _jaas_from_kafka_opts(
 
 
 def _other_module(
-    texts: ClientKeyOptions, mechanism: SaslMechanism, line: JaasEntry, said: str
+    texts: ClientKeyOptions, mechanism: SaslMechanism, line: JaasEntry, problem: str
 ) -> SecurityOptionError:
     others = mechanisms_of(line.module)
-    chosen = texts.display_name("sasl.mechanism")
-    remedy = f"write {chosen}={others[0]}" if others else f"write {expected_modules(mechanism)[0]}"
-    return texts.error(JAAS, f"{said}, which does not go with {chosen}={mechanism.value}: {remedy}")
+    key = texts.display_name("sasl.mechanism")
+    remedy = f"set {key}={others[0]}" if others else f"use {expected_modules(mechanism)[0]}"
+    return texts.error(JAAS, f"{problem}, which does not fit {key}={mechanism.value}: {remedy}")
 
 
 def _password_settings(
@@ -316,24 +314,24 @@ def _password_settings(
 
 
 def _check_extra(texts: ClientKeyOptions, mechanism: SaslMechanism, reader: ConfigReader) -> None:
-    """Some ways to log in need packages that not everybody wants."""
+    """Raise SecurityOptionError if the optional package of a mechanism is not installed."""
     package, extra = _EXTRAS[mechanism]
     if find_spec(package) is None:
-        how = "" if reader.is_configured("sasl.mechanism") else ", because nothing is set"
-        blamed, is_what = "sasl.mechanism", f"is {mechanism.value}{how}"
+        by_default = "" if reader.is_configured("sasl.mechanism") else " by default"
+        name, state = "sasl.mechanism", f"is {mechanism.value}{by_default}"
         if mechanism is SaslMechanism.OAUTHBEARER:
-            blamed, is_what = _LOGIN_HANDLER, "names Amazon's class for tokens"
+            name, state = _LOGIN_HANDLER, "names Amazon's class for tokens"
         raise texts.error(
-            blamed,
-            f"{is_what}, which needs another package: pip install 'sparkmirror[{extra}]', here "
-            "and where tasks run, or write a mechanism that the brokers offer",
+            name,
+            f"{state}, which needs another package: pip install 'sparkmirror[{extra}]', here "
+            "and where tasks run, or set a mechanism that the brokers support",
         )
 
 
 _EXTRAS = {
     SaslMechanism.GSSAPI: ("gssapi", "kerberos"),
     SaslMechanism.AWS_MSK_IAM: ("botocore", "msk-iam"),
-    SaslMechanism.OAUTHBEARER: ("botocore", "msk-iam"),  # only where we sign the tokens
+    SaslMechanism.OAUTHBEARER: ("botocore", "msk-iam"),  # only for tokens signed here
 }
 
 
@@ -342,9 +340,8 @@ def _check_class(texts: ClientKeyOptions, reader: ConfigReader, name: str) -> No
     if found and not is_supported_class(name, found):
         raise texts.error(
             name,
-            f"names {texts.display_value(name)}, a Java class that cannot be run here; what the "
-            f"following "
-            f"do is done without Java: {', '.join(SUPPORTED_JAVA_CLASSES[name])}",
+            f"names {texts.display_value(name)}, a Java class that cannot run here; supported "
+            f"are {', '.join(SUPPORTED_JAVA_CLASSES[name])}",
         )
 
 
@@ -355,7 +352,7 @@ _READ_OPTIONS = {
 }
 
 
-def _remark_options(
+def _report_unused_options(
     line: JaasEntry,
     mechanism: SaslMechanism,
     reader: ConfigReader,
@@ -363,23 +360,23 @@ def _remark_options(
     *,
     is_iam: bool,
 ) -> None:
-    """Options by name only: their values may be secrets under a wrong name."""
+    """Report unused options by name; values may be secrets with a misspelt name."""
     if is_iam:
-        idle = unused_aws_options(frozenset(line.options))
+        unused = unused_aws_options(frozenset(line.options))
     elif mechanism is SaslMechanism.OAUTHBEARER:
-        idle = [name for name in line.options if not is_oauth_option(name)]
+        unused = [name for name in line.options if not is_oauth_option(name)]
     elif mechanism in _READ_OPTIONS:
-        idle = [name for name in line.options if name not in _READ_OPTIONS[mechanism]]
+        unused = [name for name in line.options if name not in _READ_OPTIONS[mechanism]]
     else:
-        idle = []
-    if idle:
+        unused = []
+    if unused:
         origin = reader.origin(JAAS)
-        names = HIDDEN if reader.came_from_provider(JAAS) else ", ".join(idle)
+        names = HIDDEN if reader.came_from_provider(JAAS) else ", ".join(unused)
         report.warn(origin, f"{origin.key}: its option {names} has no effect.", NoticeLevel.INFO)
 
 
 def read_aws_settings(line: JaasOptions | None) -> AwsSettings:
-    """What the line says of a profile or a role; without one, botocore looks around."""
+    """Read profile or role from the JAAS line; without them botocore's default chain applies."""
     if line is None:
         return AwsSettings()
     return AwsSettings(
@@ -395,6 +392,6 @@ def read_aws_settings(line: JaasOptions | None) -> AwsSettings:
 
 
 def unused_aws_options(names: frozenset[str]) -> list[str]:
-    """Those of these options that nobody reads; a profile wins against a role, as Amazon has it."""
-    beaten = {_ROLE} if _PROFILE in names else set()
-    return sorted(names - _READ | (names & beaten))
+    """Return the options without effect; a profile overrides a role, as in Amazon's library."""
+    overridden = {_ROLE} if _PROFILE in names else set()
+    return sorted(names - _READ | (names & overridden))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Warnings about logins in clear text, and about weak or expired certificates in the own stores.
+"""Warns about cleartext credentials, and about weak or expired certificates in stores.
 
 Both are allowed, as in Java; brokers may refuse such a certificate.
 """
@@ -30,8 +30,8 @@ from sparkmirror.security.settings import (
 
 _READABLE = {SaslMechanism.PLAIN: "password", SaslMechanism.OAUTHBEARER: "token"}
 
-_MOST_NAMED = 3
-_MOST_LETTERS = 100
+_MAX_NAMED = 3
+_MAX_NAME_LENGTH = 100
 _TRUST = ("ssl.truststore.location", "ssl.truststore.certificates")
 _IDENTITY = ("ssl.keystore.location", "ssl.keystore.certificate.chain")
 
@@ -39,7 +39,7 @@ _IDENTITY = ("ssl.keystore.location", "ssl.keystore.certificate.chain")
 def warn_cleartext_credentials(
     security: SecuritySettings, reader: ConfigReader, report: ConfigReport
 ) -> None:
-    """Say what crosses the network as it is; not of what stays on this machine."""
+    """Warn about credentials that leave this machine unencrypted."""
     sasl = security.sasl
     if sasl is None:
         return
@@ -53,8 +53,8 @@ def warn_cleartext_credentials(
         origin = reader.origin(PROTOCOL)
         report.warn(
             origin,
-            f"{origin.key} is SASL_PLAINTEXT: with {sasl.mechanism.value} the {what} goes to "
-            "brokers unencrypted, for anybody on the way to read. Write SASL_SSL.",
+            f"{origin.key} is SASL_PLAINTEXT: with {sasl.mechanism.value} the {what} is sent to "
+            "brokers unencrypted. Set SASL_SSL.",
         )
     if sasl.oauth is not None and sasl.oauth.static_token is None:
         parts = urlsplit(sasl.oauth.endpoint)
@@ -62,24 +62,24 @@ def warn_cleartext_credentials(
             origin = reader.origin(next(filter(reader.is_configured, ENDPOINT_KEYS), ENDPOINT))
             report.warn(
                 origin,
-                f"{origin.key}: the client's secret and its tokens go to and from the token "
-                "endpoint unencrypted, for anybody on the way to read. Write https.",
+                f"{origin.key}: the client's secret and its tokens are sent unencrypted between "
+                "this client and the token endpoint. Use https.",
             )
 
 
 class _Certificate(NamedTuple):
     name: str
-    is_self_signed: bool  # then it does not matter what it is signed with
+    is_self_signed: bool  # then the signature algorithm does not matter
     facts: CertificateFacts
 
 
 def warn_weak_certificates(
     security: SecuritySettings, reader: ConfigReader, report: ConfigReport
 ) -> None:
-    """Name the key and each certificate."""
+    """Warn about weak or expired certificates by name."""
     settings = security.tls or TlsSettings()
     for keys, pem, outcome in (
-        (_TRUST, settings.trusted or "", "trusted all the same, as in Java"),
+        (_TRUST, settings.trusted or "", "trusted nevertheless, as in Java"),
         (_IDENTITY, settings.chain, "brokers may refuse it"),
     ):
         found = [
@@ -89,19 +89,19 @@ def warn_weak_certificates(
         ]
         if found:
             origin = reader.origin(next(filter(reader.is_configured, keys), keys[0]))
-            more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
-            named = ", ".join(found[:_MOST_NAMED]) + more
+            more = f" and {len(found) - _MAX_NAMED} more" if len(found) > _MAX_NAMED else ""
+            named = ", ".join(found[:_MAX_NAMED]) + more
             report.warn(origin, f"{origin.key}: weak or out of date, and {outcome}: {named}.")
 
 
 def _faults(known: _Certificate, now: datetime) -> Iterator[str]:
     facts = known.facts
-    if now > facts.ends:
-        yield f"expired on {facts.ends:%Y-%m-%d}"
-    if now < facts.begins:
-        yield f"valid from {facts.begins:%Y-%m-%d} on"
+    if now > facts.not_after:
+        yield f"expired on {facts.not_after:%Y-%m-%d}"
+    if now < facts.not_before:
+        yield f"valid from {facts.not_before:%Y-%m-%d} on"
     if facts.is_key_weak:
-        refused = ": not taken" if facts.is_key_rejected else ""
+        refused = ": rejected" if facts.is_key_rejected else ""
         yield f"{facts.kind} key of {facts.bits} bits{refused}"
     if facts.digest and not known.is_self_signed:
         yield f"signed with {facts.digest}"
@@ -109,17 +109,17 @@ def _faults(known: _Certificate, now: datetime) -> Iterator[str]:
 
 @lru_cache(maxsize=64)
 def _known(pem: str) -> tuple[_Certificate, ...]:
-    """Without those that cannot be read, which OpenSSL has to say."""
+    """Return the certificates of a PEM, except unreadable ones, which OpenSSL reports."""
     found = []
     for number, der in enumerate(split_pem(pem), start=1):
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # odd ones are no fault of ours
+                warnings.simplefilter("ignore")  # cryptography warns about unusual certificates
                 certificate, facts = x509.load_der_x509_certificate(der), parse_certificate(der)
                 name = certificate.subject.rfc4514_string()
-                vouches_for_itself = certificate.subject == certificate.issuer
+                is_self_signed = certificate.subject == certificate.issuer
         except (ValueError, x509.InvalidVersion):
             continue
-        shown = "".join(letter for letter in name if letter.isprintable())[:_MOST_LETTERS]
-        found.append(_Certificate(shown or f"certificate {number}", vouches_for_itself, facts))
+        shown = "".join(letter for letter in name if letter.isprintable())[:_MAX_NAME_LENGTH]
+        found.append(_Certificate(shown or f"certificate {number}", is_self_signed, facts))
     return tuple(found)

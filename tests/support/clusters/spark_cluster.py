@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A standalone Spark cluster on loopback, from the pyspark package: a master and workers."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from importlib.metadata import distribution
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import psutil
+
+from sparkmirror.devcluster.server_process import ServerProcess
+from support.waiting import PATIENCE_SECONDS, eventually
+
+_LOOPBACK = "127.0.0.1"
+_DEPLOY = "org.apache.spark.deploy"
+
+
+class _SparkServer(ServerProcess):
+    """A daemon of Spark; `settings` are system properties of its JVM."""
+
+    def __init__(
+        self, title: str, log_file: Path, arguments: Sequence[str], settings: Mapping[str, str]
+    ) -> None:
+        super().__init__(cluster="spark", title=title, log_file=log_file, detached=False)
+        self._arguments = arguments
+        self._settings = settings
+
+    def start(self) -> None:
+        home = Path(str(distribution("pyspark").locate_file("pyspark")))
+        options = " ".join(f"-D{key}={value}" for key, value in self._settings.items())
+        environment = {
+            "SPARK_HOME": str(home),
+            "SPARK_LOCAL_IP": _LOOPBACK,
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": options,
+            "PYSPARK_PYTHON": "",  # executors use what the application names
+        }
+        setting = [f"{key}={value}" for key, value in environment.items()]
+        self._spawn(["env", *setting, str(home / "bin" / "spark-class"), *self._arguments])
+
+    def await_line(self, pattern: str) -> re.Match[str]:
+        """Wait for a line of the log since the latest start."""
+
+        def found() -> re.Match[str] | None:
+            if not self.running:
+                raise self.error("ended")
+            text = self.log_file.read_bytes()[self._log_start :].decode(errors="replace")
+            return re.search(pattern, text)
+
+        answer = eventually(found, PATIENCE_SECONDS, f"{pattern} in {self.log_file}")
+        assert answer
+        return answer
+
+
+class SparkCluster:
+    """A master and its workers, from `with` to its end; nothing is left behind."""
+
+    def __init__(self, directory: Path, *, recovery: bool = False) -> None:
+        self._directory = directory
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._recovery = recovery
+        self._port = 0
+        self._stack = ExitStack()
+        self.workers: list[_SparkServer] = []
+        self.master = self._new_master()
+
+    def __enter__(self) -> Self:
+        self._stack.callback(self._stop)
+        self.start_master()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stack.__exit__(kind, error, traceback)
+
+    @property
+    def url(self) -> str:
+        return f"spark://{_LOOPBACK}:{self._port}"
+
+    def start_master(self) -> None:
+        """Start the master, after a kill on the same port."""
+        if self._port:
+            self.master = self._new_master()
+        self.master.start()
+        found = self.master.await_line(rf"Starting Spark master at spark://{_LOOPBACK}:(\d+)")
+        self._port = int(found[1])
+        self.master.await_line("I have been elected leader")
+
+    def add_worker(self, *, cores: int = 2, memory: str = "2g") -> _SparkServer:
+        """Start a worker and wait until the master has registered it."""
+        name = f"worker-{len(self.workers)}"
+        arguments = (
+            f"{_DEPLOY}.worker.Worker",
+            f"--host={_LOOPBACK}",
+            "--port=0",
+            "--webui-port=0",
+            f"--cores={cores}",
+            f"--memory={memory}",
+            f"--work-dir={self._directory / name}",
+            self.url,
+        )
+        settings = {"spark.worker.timeout": "10"}  # its heartbeats are a quarter of it apart
+        log_file = self._directory / f"{name}.log"
+        worker = _SparkServer(f"Worker {name}", log_file, _spaced(arguments), settings)
+        self.workers.append(worker)
+        worker.start()
+        worker.await_line("Successfully registered with master")
+        return worker
+
+    def kill_worker(self, worker: _SparkServer) -> None:
+        """SIGKILL to a worker, its executors and their Python processes: a machine goes away."""
+        assert worker.pid
+        everyone = psutil.Process(worker.pid).children(recursive=True)
+        worker.kill()
+        for one in everyone:
+            if one.is_running():
+                one.kill()
+        psutil.wait_procs(everyone, PATIENCE_SECONDS)
+
+    def executors(self) -> list[psutil.Process]:
+        """The executors of all workers."""
+        return [
+            one
+            for worker in self.workers
+            if worker.pid
+            for one in psutil.Process(worker.pid).children(recursive=True)
+            if "CoarseGrainedExecutorBackend" in " ".join(one.cmdline())
+        ]
+
+    def _new_master(self) -> _SparkServer:
+        arguments = (
+            f"{_DEPLOY}.master.Master",
+            f"--host={_LOOPBACK}",
+            f"--port={self._port}",
+            "--webui-port=0",
+        )
+        settings = {"spark.master.rest.enabled": "false", "spark.worker.timeout": "10"}
+        if self._recovery:
+            settings |= {
+                "spark.deploy.recoveryMode": "FILESYSTEM",
+                "spark.deploy.recoveryDirectory": str(self._directory / "recovery"),
+            }
+        log_file = self._directory / "master.log"
+        return _SparkServer("The master", log_file, _spaced(arguments), settings)
+
+    def _stop(self) -> None:
+        for worker in self.workers:
+            if worker.pid:
+                self.kill_worker(worker)
+        self.master.kill()
+        for folder in self._directory.glob("worker-*/app-*"):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _spaced(arguments: Sequence[str]) -> list[str]:
+    """Spark's daemons take an option and its value as two arguments."""
+    return [part for one in arguments for part in one.split("=", 1)]
