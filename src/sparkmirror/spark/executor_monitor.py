@@ -93,5 +93,5 @@ class ExecutorMonitor:
             if found is not None:
                 return found
         detail = self._log.last_executor_failure()
-        waiting = f"Spark ({self._master}) has assigned no executors yet; flows wait."
+        waiting = f"Spark ({self._master}): no executor has registered yet; flows wait."
         return SparkProblem(f"{waiting} Last failure: {detail}" if detail else waiting)
