@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Python and the JVM of executors: which interpreter they run, and how they start quickly.
+
+Spark sends this package to executors as `sparkmirror.zip`, into their working directory, before
+their first task. PYTHONPATH names it, so Python workers can start with our daemon even where the
+package is not installed, and run the driver's version of it where another one is.
+"""
+
+from __future__ import annotations
+
+import sys
+import zipfile
+from collections.abc import Mapping
+from importlib.util import MAGIC_NUMBER, source_hash
+from marshal import dumps
+from pathlib import Path
+
+import sparkmirror
+
+PACKAGE_ZIP = "sparkmirror.zip"
+DAEMON_MODULE = "sparkmirror.spark.daemon"
+PYTHON_KEYS = ("spark.pyspark.python", "spark.executorEnv.PYSPARK_PYTHON")
+QUICK_JAVA = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
+_PYTHON_PATH = "spark.executorEnv.PYTHONPATH"
+_UNCHECKED_HASH = 1  # PEP 552: the interpreter does not compare it with a source file
+
+
+def executor_python(options: Mapping[str, str], environment: Mapping[str, str]) -> str:
+    """Return the Python of executors: Spark's keys, PYSPARK_PYTHON, else the running one.
+
+    The running interpreter's path is right where all machines have the same image.
+    """
+    set_keys = [options[key] for key in PYTHON_KEYS if options.get(key)]
+    return (set_keys or [environment.get("PYSPARK_PYTHON") or sys.executable])[0]
+
+
+def executor_defaults(user: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of executors on a cluster. `user` has what the user set."""
+    options = {
+        # Tasks hold record batches in Python; the JVM only starts them. Spark rejects less.
+        "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": " ".join(QUICK_JAVA),
+        "spark.python.unix.domain.socket.enabled": "true",
+    }
+    if "spark.python.daemon.module" not in user:
+        # Relative to the working directory of an executor. Not absent if the user adds to it.
+        path = [PACKAGE_ZIP, *filter(None, [user.get(_PYTHON_PATH)])]
+        options |= {"spark.python.daemon.module": DAEMON_MODULE, _PYTHON_PATH: ":".join(path)}
+    return options
+
+
+def zip_package(path: Path) -> None:
+    """Zip this package with its sources and compiled modules; another Python uses the sources."""
+    root = Path(sparkmirror.__file__).parent
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted(root.rglob("*.py")):
+            name = Path("sparkmirror") / file.relative_to(root)
+            source = file.read_bytes()
+            archive.writestr(str(name), source)
+            archive.writestr(f"{name}c", compile_module(source, str(name)))
+
+
+def compile_module(source: bytes, name: str) -> bytes:
+    """Return the content of a `.pyc` file that is valid whatever the time of its source."""
+    code = compile(source, name, "exec", dont_inherit=True)
+    flags = _UNCHECKED_HASH.to_bytes(4, "little")
+    return MAGIC_NUMBER + flags + source_hash(source) + dumps(code)
