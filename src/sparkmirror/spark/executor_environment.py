@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 import zipfile
 from collections.abc import Mapping
+from importlib.machinery import SourceFileLoader
 from importlib.util import MAGIC_NUMBER, source_hash
 from marshal import dumps
 from pathlib import Path
@@ -22,6 +23,8 @@ DAEMON_MODULE = "sparkmirror.spark.daemon"
 PYTHON_KEYS = ("spark.pyspark.python", "spark.executorEnv.PYSPARK_PYTHON")
 QUICK_JAVA = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
 _PYTHON_PATH = "spark.executorEnv.PYTHONPATH"
+_DRIVER_ONLY = ("cli", "client", "connect", "connectors", "devcluster", "group", "metrics", "rest")
+_DRIVER_ONLY += ("rest_client", "runtime")
 _UNCHECKED_HASH = 1  # PEP 552: the interpreter does not compare it with a source file
 
 
@@ -50,18 +53,24 @@ def executor_defaults(user: Mapping[str, str]) -> dict[str, str]:
 
 
 def zip_package(path: Path) -> None:
-    """Zip this package with its sources and compiled modules; another Python uses the sources."""
+    """Zip this package for executors: sources, and compiled modules for the driver's Python.
+
+    Another Python ignores the compiled ones.
+    """
     root = Path(sparkmirror.__file__).parent
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in sorted(root.rglob("*.py")):
-            name = Path("sparkmirror") / file.relative_to(root)
-            source = file.read_bytes()
-            archive.writestr(str(name), source)
-            archive.writestr(f"{name}c", compile_module(source, str(name)))
+            inner = file.relative_to(root)
+            if inner.parts[0] not in _DRIVER_ONLY:
+                name = str(Path("sparkmirror") / inner)
+                source = file.read_bytes()
+                archive.writestr(name, source)
+                archive.writestr(f"{name}c", compiled_module(source, file, name))
 
 
-def compile_module(source: bytes, name: str) -> bytes:
+def compiled_module(source: bytes, file: Path, name: str) -> bytes:
     """Return the content of a `.pyc` file that is valid whatever the time of its source."""
-    code = compile(source, name, "exec", dont_inherit=True)
+    code = SourceFileLoader(file.stem, str(file)).get_code(file.stem)
+    assert code is not None, name  # only a package without sources has none
     flags = _UNCHECKED_HASH.to_bytes(4, "little")
     return MAGIC_NUMBER + flags + source_hash(source) + dumps(code)

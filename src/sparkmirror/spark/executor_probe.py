@@ -162,7 +162,7 @@ def _probe_function(
             try:
                 importlib.import_module(name)
             except Exception as error:  # noqa: BLE001 - whatever a module raises is the result
-                return f"{name}: {type(error).__name__}: {error}"
+                return f"{name}: {error}"
             return ""
 
         def connect_error(address: tuple[str, int]) -> str:
