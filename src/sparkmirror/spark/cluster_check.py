@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparkmirror.errors import SetupError, SparkmirrorError
+from sparkmirror.errors import SetupError
 from sparkmirror.security.redaction import limit_library_logs
 from sparkmirror.spark.context import RunningSpark, is_on_this_machine, spark_options, start_spark
 from sparkmirror.spark.executor_environment import PACKAGE_ZIP, zip_package
@@ -21,9 +21,17 @@ from sparkmirror.spark.executor_probe import (
     hopeless_reason,
     probe_executors,
 )
-from sparkmirror.spark.master_url import unreachable_masters, unreachable_problem
-from sparkmirror.spark.spark_log import last_problem
+from sparkmirror.spark.spark_log import SparkLog
+from sparkmirror.spark.spark_problem import java_cause
+from sparkmirror.spark.standalone_master import (
+    connection_problem,
+    executor_problem,
+    is_standalone,
+    read_master_state,
+)
 
+CONTROL_HOST_KEY = "spark.sparkmirror.control.host"
+CONTROL_PORT_KEY = "spark.sparkmirror.control.port"
 _TIMEOUT_SECONDS = 150.0  # Spark tries a master for 60 s, and we executors for 60 s
 _EXECUTOR_SECONDS = 60.0
 _SETTLE_SECONDS = 3.0  # executors register one after another
@@ -36,7 +44,6 @@ class SparkClusterReport:
     """The result of one test of a Spark cluster."""
 
     master: str
-    unreachable: tuple[tuple[str, str], ...] = ()  # masters and why
     slots: int = 0  # concurrent tasks
     executors: tuple[ExecutorReport, ...] = ()
     problem: str = ""
@@ -49,13 +56,12 @@ class SparkClusterReport:
 def check_cluster(options: Mapping[str, str], brokers: Sequence[Address]) -> SparkClusterReport:
     """Start Spark with these options and probe its executors; blocks for minutes at most."""
     master = options["spark.master"]
-    unreachable = tuple(unreachable_masters(master).items())
-    problem = unreachable_problem(master) if unreachable else ""
+    problem = connection_problem(master) if is_standalone(master) else ""
     if problem:
-        return SparkClusterReport(master, unreachable, problem=problem)
+        return SparkClusterReport(master, problem=problem)
     found: list[SparkClusterReport] = []
     test = threading.Thread(
-        target=lambda: found.append(_test(master, unreachable, options, brokers)),
+        target=lambda: found.append(_test(master, options, brokers)),
         name="check of Spark",
         daemon=True,  # Spark may block for longer; its JVM ends with this process
     )
@@ -64,7 +70,7 @@ def check_cluster(options: Mapping[str, str], brokers: Sequence[Address]) -> Spa
     if found:
         return found[0]
     problem = f"Spark has not started with spark.master={master} for {_TIMEOUT_SECONDS:.0f} s."
-    return SparkClusterReport(master, unreachable, problem=problem)
+    return SparkClusterReport(master, problem=problem)
 
 
 def needs_check(master: str) -> bool:
@@ -73,39 +79,45 @@ def needs_check(master: str) -> bool:
 
 
 def _test(
-    master: str,
-    unreachable: tuple[tuple[str, str], ...],
-    options: Mapping[str, str],
-    brokers: Sequence[Address],
+    master: str, options: Mapping[str, str], brokers: Sequence[Address]
 ) -> SparkClusterReport:
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - comes with Spark
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
+
     limit_library_logs("py4j", _QUIET)
     with tempfile.TemporaryDirectory(prefix="sparkmirror-check-") as folder:
-        log_file = Path(folder) / "spark.log"
+        log = SparkLog(Path(folder) / "spark.log")
         try:
-            spark = start_spark(spark_options(master, options, archive=None), log_file)
-        except SparkmirrorError as error:
-            sentence = str(error).removesuffix(f" See {log_file}.")  # it is deleted
-            return SparkClusterReport(master, unreachable, problem=sentence)
+            spark = start_spark(spark_options(master, options, archive=None), log.path)
+        except (Py4JError, PySparkException, OSError, ValueError) as error:
+            cause = log.start_failure() or java_cause(error)
+            return SparkClusterReport(master, problem=f"Cannot start Spark ({master}): {cause}.")
         try:
             zip_package(Path(folder) / PACKAGE_ZIP)
             spark.context.addPyFile(str(Path(folder) / PACKAGE_ZIP))
-            slots = _await_slots(spark)
-            executors: list[ExecutorReport] = []
-            problem = ""
-            if slots:
-                advertised = spark.context.getConf().get("spark.driver.host", "")
-                host = options.get("spark.sparkmirror.control.host") or advertised
-                with _listen(host, options) as listener:
-                    address = (host, listener.getsockname()[1])
-                    executors = probe_executors(spark.context, address, brokers)
-                problem = hopeless_reason(executors)
-            if not executors:
-                problem = _absence(master, slots, log_file)
-            return SparkClusterReport(master, unreachable, slots, tuple(executors), problem)
-        except SetupError as error:
-            return SparkClusterReport(master, unreachable, problem=str(error))
+            return _probe(spark, options, brokers, log)
+        except (Py4JError, OSError, SetupError) as error:
+            problem = str(error) if isinstance(error, SetupError) else java_cause(error)
+            return SparkClusterReport(master, problem=log.last_error() or problem)
         finally:
             spark.stop()
+
+
+def _probe(
+    spark: RunningSpark, options: Mapping[str, str], brokers: Sequence[Address], log: SparkLog
+) -> SparkClusterReport:
+    master = options["spark.master"]
+    slots = _await_slots(spark)
+    if not slots:
+        return SparkClusterReport(master, problem=_absence(spark, master, log))
+    advertised = spark.context.getConf().get("spark.driver.host", "")
+    host = options.get(CONTROL_HOST_KEY) or advertised
+    with _listen(host, options) as listener:
+        executors = probe_executors(spark.context, (host, listener.getsockname()[1]), brokers)
+    problem = hopeless_reason(executors)
+    if not executors:
+        problem = f"The executors of {master} have not run a task in time."
+    return SparkClusterReport(master, slots, tuple(executors), problem)
 
 
 def _await_slots(spark: RunningSpark) -> int:
@@ -122,21 +134,28 @@ def _await_slots(spark: RunningSpark) -> int:
     return slots
 
 
-def _absence(master: str, slots: int, log_file: Path) -> str:
-    cause = last_problem(log_file)
-    reason = f" Spark says: {cause.rstrip('.')}." if cause else ""
-    if slots:
-        return f"The executors of {master} have not run a task for {_EXECUTOR_SECONDS:.0f} s.{reason}"
+def _absence(spark: RunningSpark, master: str, log: SparkLog) -> str:
+    """Return why there are no executors."""
+    if is_standalone(master) and not spark.is_stopped():
+        conf = spark.context.getConf()
+        state = read_master_state(
+            spark.gateway, spark.scala_context, master, spark.context.applicationId
+        )
+        cores = int(conf.get("spark.executor.cores", "1"))
+        found = executor_problem(master, state, spark.scala_context.executorMemory(), cores)
+        if found is not None:
+            return str(found)
+    cause = log.last_executor_failure() or log.last_error()
     return (
-        f"{master} has started no executor for {_EXECUTOR_SECONDS:.0f} s.{reason} Compare "
-        "spark.executor.memory and spark.executor.cores with what its workers have free."
+        f"{master} has started no executor for {_EXECUTOR_SECONDS:.0f} s"
+        f"{f': {cause}' if cause else ''}. Read the logs of its workers."
     )
 
 
 def _listen(host: str, options: Mapping[str, str]) -> socket.socket:
     """Listen where a run would open the control channel. Raises SetupError."""
     bind = options.get("spark.driver.bindAddress") or host
-    port = options.get("spark.sparkmirror.control.port", "0")
+    port = options.get(CONTROL_PORT_KEY, "0")
     try:
         return socket.create_server((bind, int(port)))
     except OSError as error:

@@ -21,15 +21,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparkmirror.config.files.spark_conf import SENSITIVE_PATTERN, is_sensitive
-from sparkmirror.errors import SetupError
 from sparkmirror.spark.executor_environment import (
     DAEMON_MODULE,
     QUICK_JAVA,
     executor_defaults,
     executor_python,
 )
-from sparkmirror.spark.master_url import LOCAL, unreachable_problem
-from sparkmirror.spark.spark_log import last_problem
+from sparkmirror.spark.master_url import LOCAL
 from sparkmirror.spark.submitted_conf import (
     runs_under_spark_submit,
     spark_defaults,
@@ -47,8 +45,6 @@ TASK_FAILURES = 4
 # with its first task. 64 more take no more time, and 10 MiB.
 SPARE_SLOTS = 16
 _FLOW_START_SECONDS = 0.3
-_MASTER_SECONDS = 10.0  # it may be starting together with us
-_MASTER_POLL_SECONDS = 1.0
 _CLASS_LIST_VERSION = 2  # change it when other classes are loaded: older archives lack them
 
 
@@ -168,26 +164,16 @@ def start_spark(
     Secrets are not on the command line, which other users can read: the context gets them through
     the gateway. SPARK_LOCAL_IP and the bind address keep Spark's web page on loopback, too.
     """
-    master = options["spark.master"]
     os.environ["PYSPARK_PYTHON"] = executor_python(options, os.environ)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    if is_on_this_machine(master):
+    if is_on_this_machine(options["spark.master"]):
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
-    elif previous is None:
-        _await_master(master)
     # Importing takes half a second; this runs in the background.
-    from py4j.protocol import Py4JError  # noqa: PLC0415
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415
-    from pyspark.errors import PySparkException  # noqa: PLC0415
 
     conf = SparkConf(loadDefaults=False)
-    try:
-        gateway = previous.gateway if previous else _gateway(conf, options, log_file)
-        context = SparkContext(conf=conf.setAll([*options.items()]), gateway=gateway)
-    except (Py4JError, PySparkException) as error:
-        if previous is not None:
-            raise
-        raise SetupError(_start_problem(master, error, log_file)) from error
+    gateway = previous.gateway if previous else _gateway(conf, options, log_file)
+    context = SparkContext(conf=conf.setAll([*options.items()]), gateway=gateway)
     scala_context = gateway.jvm.org.apache.spark.SparkContext.getOrCreate()
     return RunningSpark(context, gateway, scala_context, os.getppid())
 
@@ -204,21 +190,6 @@ def _gateway(conf: Any, options: Mapping[str, str], log_file: Path) -> Any:
         return launch_gateway(
             conf, popen_kwargs={"stdout": log, "stderr": log, "process_group": 0}
         )
-
-
-def _await_master(master: str) -> None:
-    """Wait some seconds for a standalone master. Raises SetupError; Spark would try for a minute."""
-    deadline = time.monotonic() + _MASTER_SECONDS
-    while problem := unreachable_problem(master):
-        if time.monotonic() > deadline:
-            raise SetupError(problem)
-        time.sleep(_MASTER_POLL_SECONDS)
-
-
-def _start_problem(master: str, error: Exception, log_file: Path) -> str:
-    java = getattr(error, "java_exception", None)
-    cause = last_problem(log_file) or str(java or error).strip().splitlines()[0]
-    return f"Cannot start Spark with spark.master={master}: {cause.rstrip('.')}. See {log_file}."
 
 
 def warm_up(spark: SparkContext) -> None:

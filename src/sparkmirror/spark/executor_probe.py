@@ -17,7 +17,7 @@ from queue import Queue
 from typing import TYPE_CHECKING, Any
 
 from sparkmirror import __version__
-from sparkmirror.spark.task_failure import failure_cause
+from sparkmirror.spark.spark_problem import failure_reason
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -102,7 +102,7 @@ def failed_report(text: str) -> ExecutorReport:
         host=host[1] if host else "",
         python=version[1] if version else "",
         executable=program[1] if program else "",
-        failure=failure_cause(text),
+        failure=failure_reason(text).rstrip("."),
     )
 
 

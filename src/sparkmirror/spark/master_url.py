@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 LOCAL = re.compile(r"local(\[(?P<threads>\d+|\*)(,(?P<failures>\d+))?])?$")
@@ -21,7 +19,6 @@ _KUBERNETES = re.compile(r"k8s://(https?://)?[^/:\s]+(:\d+)?(/\S*)?$")
 _ADDRESS = re.compile(r"(?P<host>[^\s:/@,\[\]]+|\[[0-9a-fA-F:.]+]):(?P<port>\d{1,5})$")
 _IMAGE_KEYS = ("spark.kubernetes.container.image", "spark.kubernetes.executor.container.image")
 _HADOOP_VARIABLES = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
-_CONNECT_SECONDS = 5.0
 _FORMS = "local[N], spark://host:7077, yarn or k8s://https://host:6443"
 
 
@@ -90,38 +87,4 @@ def _kubernetes_problem(master: str, options: Mapping[str, str]) -> str:
             f"spark.master={master} needs {_IMAGE_KEYS[0]}: set an image with Spark, the driver's "
             "Python version and sparkmirror's packages."
         )
-    return ""
-
-
-def unreachable_masters(master: str) -> dict[str, str]:
-    """Return the error of each standalone master that accepts no TCP connection, by address.
-
-    Takes seconds at most. Empty for other kinds of masters.
-    """
-    if not master.startswith(_STANDALONE):
-        return {}
-    addresses = master.removeprefix(_STANDALONE).split(",")
-    with ThreadPoolExecutor(len(addresses)) as threads:
-        errors = threads.map(_connection_error, addresses)
-    return {address: error for address, error in zip(addresses, errors, strict=True) if error}
-
-
-def unreachable_problem(master: str) -> str:
-    """Return a sentence if none of the standalone masters accepts a connection."""
-    errors = unreachable_masters(master)
-    if not errors or len(errors) < len(master.removeprefix(_STANDALONE).split(",")):
-        return ""
-    listed = "; ".join(f"{address}: {error}" for address, error in errors.items())
-    return (
-        f"Cannot reach the Spark master ({listed}). Start it, or correct spark.master={master}; "
-        "a firewall must let this machine connect."
-    )
-
-
-def _connection_error(address: str) -> str:
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
-    except OSError as error:
-        return error.strerror or str(error) or type(error).__name__
     return ""

@@ -1,44 +1,62 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The last line of Spark's log that explains a failure."""
+"""The log of Spark's JVM: the lines that say why it stopped.
+
+    10:00:02 spark ERROR StandaloneSchedulerBackend: Application has been killed. Reason: ...
+
+The levels are in `log4j2.properties`.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
-_MAX_BYTES = 256 << 10  # of the end of the log
-# The pattern of log4j2.properties: time, "spark", level, class, message.
-_LINE = re.compile(r"^\S+ spark (?P<level>INFO|WARN|ERROR|FATAL) \S+: (?P<message>.+)$")
-_EXECUTOR_EXIT = re.compile(r"Executor \S+ removed: (?!Worker shutting down|Killed|OK)")
-_NOISE = re.compile(
-    r"Error initializing SparkContext|Uncaught exception in thread|Exception when trying to compute"
-    r"|Asked to remove non-existent|Set(ting)? the default log level"
-)
-_JAVA_ERROR = re.compile(
-    r'^(?:Exception in thread "[^"]*" |Caused by: )?(?:java|org|scala)\.[\w.$]+'
-    r"(?:Exception|Error): (?P<message>.+)$"
-)
-_LAUNCHER = re.compile(r"^(?:Error: |JAVA_HOME is not set|Unrecognized VM option |Could not find )")
+_LINE = re.compile(r"\d\d:\d\d:\d\d spark (?P<level>[A-Z]+) (?P<logger>[\w.$]+): (?P<text>.*)")
+_EXECUTOR = re.compile(r"Executor updated: \S+ is now (?:FAILED|EXITED|LOST)(?: \((?P<why>.*)\))?")
+_START_FAILURE = re.compile(r"(?:Exception in thread \"main\" (?:[\w.$]+: )?|Error: )(?P<text>.+)")
 
 
-def last_problem(log_file: Path) -> str:
-    """Return the last warning or error, or reason why an executor ended; empty if there is none."""
-    try:
-        with log_file.open("rb") as log:
-            log.seek(max(0, log.seek(0, 2) - _MAX_BYTES))
-            lines = log.read().decode(errors="replace").splitlines()
-    except FileNotFoundError:
+class SparkLog:
+    """Reads what was written since `mark`; the file may not exist yet."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._begin = 0
+
+    def mark(self) -> None:
+        """Ignore what was written before: it belongs to another context."""
+        self._begin = self.path.stat().st_size if self.path.exists() else 0
+
+    def last_error(self) -> str:
+        """Return the last error, without its time, level and class; empty if there is none."""
+        found = ""
+        for line in self._lines():
+            matched = _LINE.match(line)
+            if matched and matched["level"] == "ERROR":
+                found = matched["text"].strip()
+        return found
+
+    def last_executor_failure(self) -> str:
+        """Return why the last executor ended, as the cluster reports it."""
+        found = ""
+        for line in self._lines():
+            matched = _EXECUTOR.search(line)
+            if matched:
+                found = matched["why"] or "no reason given"
+        return found
+
+    def start_failure(self) -> str:
+        """Return what Spark's launcher printed if it rejected the options."""
+        for line in self._lines():
+            matched = _START_FAILURE.match(line)
+            if matched:
+                return matched["text"].strip().rstrip(".")
         return ""
-    return next(filter(None, map(_problem, reversed(lines))), "")
 
-
-def _problem(line: str) -> str:
-    found = _LINE.match(line)
-    if found:
-        message = found["message"].strip()
-        explains = found["level"] != "INFO" or _EXECUTOR_EXIT.search(message)
-        return message if explains and not _NOISE.search(message) else ""
-    java = _JAVA_ERROR.match(line.strip())
-    if java:
-        return java["message"].strip()
-    return line.strip() if _LAUNCHER.match(line) else ""
+    def _lines(self) -> Iterator[str]:
+        if not self.path.exists():
+            return
+        with self.path.open(encoding="utf-8", errors="replace") as log:
+            log.seek(self._begin)
+            yield from log
