@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sparkmirror.errors import SetupError
 from sparkmirror.security.redaction import limit_library_logs
-from sparkmirror.spark.context import RunningSpark, is_on_this_machine, spark_options, start_spark
+from sparkmirror.spark.context import RunningSpark, spark_options, start_spark
 from sparkmirror.spark.executor_environment import PACKAGE_ZIP, zip_package
 from sparkmirror.spark.executor_probe import (
     Address,
@@ -21,6 +21,7 @@ from sparkmirror.spark.executor_probe import (
     hopeless_reason,
     probe_executors,
 )
+from sparkmirror.spark.shared_context import CONTROL_HOST_KEY, control_port
 from sparkmirror.spark.spark_log import SparkLog
 from sparkmirror.spark.spark_problem import java_cause
 from sparkmirror.spark.standalone_master import (
@@ -30,8 +31,6 @@ from sparkmirror.spark.standalone_master import (
     read_master_state,
 )
 
-CONTROL_HOST_KEY = "spark.sparkmirror.control.host"
-CONTROL_PORT_KEY = "spark.sparkmirror.control.port"
 _TIMEOUT_SECONDS = 150.0  # Spark tries a master for 60 s, and we executors for 60 s
 _EXECUTOR_SECONDS = 60.0
 _SETTLE_SECONDS = 3.0  # executors register one after another
@@ -71,11 +70,6 @@ def check_cluster(options: Mapping[str, str], brokers: Sequence[Address]) -> Spa
         return found[0]
     problem = f"Spark has not started with spark.master={master} for {_TIMEOUT_SECONDS:.0f} s."
     return SparkClusterReport(master, problem=problem)
-
-
-def needs_check(master: str) -> bool:
-    """Whether executors are elsewhere, so that connections from here do not show theirs."""
-    return not is_on_this_machine(master)
 
 
 def _test(
@@ -155,9 +149,9 @@ def _absence(spark: RunningSpark, master: str, log: SparkLog) -> str:
 def _listen(host: str, options: Mapping[str, str]) -> socket.socket:
     """Listen where a run would open the control channel. Raises SetupError."""
     bind = options.get("spark.driver.bindAddress") or host
-    port = options.get(CONTROL_PORT_KEY, "0")
+    port = control_port(options)
     try:
-        return socket.create_server((bind, int(port)))
+        return socket.create_server((bind, port))
     except OSError as error:
         raise SetupError(
             f"Cannot listen on {bind}:{port} for the control channel: {error.strerror}.",

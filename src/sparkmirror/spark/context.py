@@ -187,9 +187,7 @@ def _gateway(conf: Any, options: Mapping[str, str], log_file: Path) -> Any:
     conf.setAll([(key, text) for key, text in options.items() if not is_sensitive(key)])
     with log_file.open("ab") as log:
         # A separate process group: signals to our process group are handled here, in order.
-        return launch_gateway(
-            conf, popen_kwargs={"stdout": log, "stderr": log, "process_group": 0}
-        )
+        return launch_gateway(conf, popen_kwargs={"stdout": log, "stderr": log, "process_group": 0})
 
 
 def warm_up(spark: SparkContext) -> None:

@@ -23,8 +23,20 @@ DAEMON_MODULE = "sparkmirror.spark.daemon"
 PYTHON_KEYS = ("spark.pyspark.python", "spark.executorEnv.PYSPARK_PYTHON")
 QUICK_JAVA = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
 _PYTHON_PATH = "spark.executorEnv.PYTHONPATH"
-_DRIVER_ONLY = ("cli", "client", "connect", "connectors", "devcluster", "group", "metrics", "rest")
-_DRIVER_ONLY += ("rest_client", "runtime")
+_DRIVER_ONLY = frozenset(
+    [
+        "cli",
+        "client",
+        "connect",
+        "connectors",
+        "devcluster",
+        "group",
+        "metrics",
+        "rest",
+        "rest_client",
+        "runtime",
+    ]
+)
 _UNCHECKED_HASH = 1  # PEP 552: the interpreter does not compare it with a source file
 
 
@@ -35,6 +47,17 @@ def executor_python(options: Mapping[str, str], environment: Mapping[str, str]) 
     """
     set_keys = [options[key] for key in PYTHON_KEYS if options.get(key)]
     return (set_keys or [environment.get("PYSPARK_PYTHON") or sys.executable])[0]
+
+
+def driver_python_warning(options: Mapping[str, str]) -> str:
+    """Return a warning if the file names a Python of the driver that is not the running one."""
+    python = options.get("spark.pyspark.driver.python")
+    if not python or Path(python) == Path(sys.executable):
+        return ""
+    return (
+        f"spark.pyspark.driver.python={python} has no effect here: the driver is the Python that "
+        f"runs sparkmirror ({sys.executable}). Only spark-submit reads it."
+    )
 
 
 def executor_defaults(user: Mapping[str, str]) -> dict[str, str]:
@@ -70,7 +93,9 @@ def zip_package(path: Path) -> None:
 
 def compiled_module(source: bytes, file: Path, name: str) -> bytes:
     """Return the content of a `.pyc` file that is valid whatever the time of its source."""
-    code = SourceFileLoader(file.stem, str(file)).get_code(file.stem)
-    assert code is not None, name  # only a package without sources has none
+    # The loader uses the compiled file of the installation, if there is one.
+    code = SourceFileLoader(file.stem, str(file)).get_code(file.stem) or compile(
+        source, name, "exec", dont_inherit=True
+    )
     flags = _UNCHECKED_HASH.to_bytes(4, "little")
     return MAGIC_NUMBER + flags + source_hash(source) + dumps(code)

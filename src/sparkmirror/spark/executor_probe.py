@@ -114,35 +114,37 @@ def hopeless_reason(reports: Sequence[ExecutorReport]) -> str:
 def _reason(report: ExecutorReport) -> str:
     where = f"Executor on {report.host}" if report.host else "An executor"
     driver = "{}.{}".format(*sys.version_info)
+    ship = "(`sparkmirror pack --help`)"
+    sentence = ""
     if report.failure and report.executable:
-        return (
-            f"{where} cannot run {report.executable}: {report.failure}. Set spark.pyspark.python "
-            f"to a Python {driver} that exists there, or ship one (`sparkmirror pack --help`)."
+        sentence = (
+            f"cannot run {report.executable}: {report.failure}. Set spark.pyspark.python to a "
+            f"Python {driver} that exists there, or ship one {ship}."
         )
-    if report.python and report.python != driver:
-        return (
-            f"{where} runs Python {report.python}, the driver {driver}; Spark needs the same. Set "
-            f"spark.pyspark.python to a Python {driver} there (`sparkmirror pack --help`)."
+    elif report.python not in {"", driver}:
+        sentence = (
+            f"runs Python {report.python}, the driver {driver}; Spark needs the same. Set "
+            f"spark.pyspark.python to a Python {driver} there {ship}."
         )
-    if report.failure:
-        return f"{where} cannot run Python tasks: {report.failure}."
-    if report.import_errors:
-        return (
-            f"{where} lacks packages for {report.executable}: {'; '.join(report.import_errors)}. "
-            "Install sparkmirror there, or ship the environment (`sparkmirror pack --help`)."
+    elif report.failure:
+        sentence = f"cannot run Python tasks: {report.failure}."
+    elif report.import_errors:
+        sentence = (
+            f"lacks packages for {report.executable}: {'; '.join(report.import_errors)}. Install "
+            f"sparkmirror there, or ship the environment {ship}."
         )
-    if report.sparkmirror != __version__:
-        return (
-            f"{where} imports sparkmirror {report.sparkmirror}, the driver has {__version__}. "
-            "Install the same version there."
+    elif report.sparkmirror != __version__:
+        sentence = (
+            f"imports sparkmirror {report.sparkmirror}, the driver {__version__}. Install the same "
+            "version there."
         )
-    if report.control_error:
-        return (
-            f"{where} cannot reach the driver's control address: {report.control_error}. Set "
+    elif report.control_error:
+        sentence = (
+            f"cannot reach the driver's control address: {report.control_error}. Set "
             "spark.sparkmirror.control.host (or spark.driver.host) to an address that executors "
             "reach, and spark.sparkmirror.control.port to a port that the firewall allows."
         )
-    return ""
+    return f"{where} {sentence}" if sentence else ""
 
 
 def _probe_function(
@@ -153,10 +155,10 @@ def _probe_function(
 
     def probe(_index: int) -> dict[str, Any]:
         import importlib  # noqa: PLC0415 - the function is shipped without its module
-        import os  # noqa: PLC0415 - as above
         import socket  # noqa: PLC0415 - as above
         import sys  # noqa: PLC0415 - as above
         from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - as above
+        from pathlib import Path  # noqa: PLC0415 - as above
 
         def import_error(name: str) -> str:
             try:
@@ -179,11 +181,14 @@ def _probe_function(
         addresses = [*brokers] if control_address is None else [control_address, *brokers]
         with ThreadPoolExecutor(32) as threads:
             results = list(threads.map(connect_error, addresses))
-        named = [(f"{address[0]}:{address[1]}", error) for address, error in zip(addresses, results)]
+        named = [
+            (f"{address[0]}:{address[1]}", error)
+            for address, error in zip(addresses, results, strict=True)
+        ]
         control = named.pop(0) if control_address is not None else ("", "")
         return {
             "host": socket.gethostname(),
-            "directory": os.getcwd(),
+            "directory": str(Path.cwd()),
             "python": "{}.{}".format(*sys.version_info),
             "executable": sys.executable,
             "sparkmirror": version,

@@ -39,18 +39,18 @@ def master_problem(
             "spark.submit.deployMode=cluster is not supported: the driver is the process that runs "
             "sparkmirror. Remove the key, or set it to client."
         )
-    if master == "yarn":
-        return _yarn_problem(environment)
-    if master.startswith("k8s://"):
-        return _kubernetes_problem(master, options)
-    if master.startswith(_STANDALONE):
-        return _standalone_problem(master)
     if LOCAL.match(master) or _LOCAL_CLUSTER.match(master):
         return ""
+    kind, separator, _ = master.partition("://")
+    if kind == "yarn" and not separator:
+        return _yarn_problem(environment)
+    known = {"spark": _standalone_problem, "k8s": _kubernetes_problem}
+    if separator and kind in known:
+        return known[kind](master, options)
     return f"Invalid spark.master {master!r}: set {_FORMS}."
 
 
-def _standalone_problem(master: str) -> str:
+def _standalone_problem(master: str, _options: Mapping[str, str]) -> str:
     for address in master.removeprefix(_STANDALONE).split(","):
         found = _ADDRESS.match(address)
         if not found or not 0 < int(found["port"]) <= 65535:  # noqa: PLR2004 - the highest port
