@@ -169,7 +169,10 @@ def _plain_spark(spark: SparkClusterReport) -> Iterator[str]:
     if spark.problem:
         yield f"    error: {spark.problem}"
     elif spark.ok:
-        yield "    executors: packages, control address and brokers are fine"
+        yield (
+            "    executors: nothing is missing; they reach the control address and "
+            f"{spark.brokers} brokers"
+        )
 
 
 def _whose(cluster: ClusterReport, brokers: list[BrokerProbe]) -> str:

@@ -46,6 +46,7 @@ class SparkClusterReport:
     slots: int = 0  # concurrent tasks
     executors: tuple[ExecutorReport, ...] = ()
     problem: str = ""
+    brokers: int = 0  # that each executor tried to reach
 
     @property
     def ok(self) -> bool:
@@ -111,7 +112,7 @@ def _probe(
     problem = hopeless_reason(executors)
     if not executors:
         problem = f"The executors of {master} have not run a task in time."
-    return SparkClusterReport(master, slots, tuple(executors), problem)
+    return SparkClusterReport(master, slots, tuple(executors), problem, len(brokers))
 
 
 def _await_slots(spark: RunningSpark) -> int:

@@ -32,8 +32,8 @@ from sparkmirror.spark.submitted_conf import (
     runs_under_spark_submit,
     spark_defaults,
     spark_home,
+    submitted_conf,
     submitted_gateway,
-    with_submitted_conf,
 )
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def spark_options(
             # TCP's delayed acknowledgements between Java and Python doubled the change of epoch.
             "spark.python.unix.domain.socket.enabled": "true",
         }
-    chosen = {**spark_defaults(), **with_submitted_conf(user)}
+    chosen = {**spark_defaults(), **user, **submitted_conf()}
     chosen.pop("spark.master", None)
     if not is_on_this_machine(master):
         options |= executor_defaults(chosen)

@@ -55,15 +55,11 @@ def submitted_conf() -> Mapping[str, str]:
         return {}
     pairs = submitted_gateway().jvm.org.apache.spark.SparkConf(True).getAll()
     found = {pair._1(): pair._2() for pair in pairs}  # noqa: SLF001 - Scala's tuples
-    return {key: text for key, text in found.items() if spark_defaults().get(key) != text}
+    defaults = spark_defaults()
+    return {key: text for key, text in found.items() if defaults.get(key) != text}
 
 
-def with_submitted_conf(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options of a file with those of spark-submit's command line on top.
-
-    The default master of spark-submit does not replace the file's.
-    """
-    submitted = dict(submitted_conf())
-    if submitted.get("spark.master") == _DEFAULT_MASTER and "spark.master" in options:
-        del submitted["spark.master"]
-    return {**options, **submitted}
+def submitted_master() -> str | None:
+    """Return spark-submit's `--master`; None if it was not passed."""
+    master = submitted_conf().get("spark.master")
+    return None if master == _DEFAULT_MASTER else master
