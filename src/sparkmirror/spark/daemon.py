@@ -33,10 +33,15 @@ def _is_same_pyspark() -> bool:
     return Path(home).samefile(Path(found.origin).parent)
 
 
-def main() -> None:
-    """Run Spark's daemon."""
+def prefer_installed_pyspark() -> None:
+    """Import PySpark from its installation instead of the zip, if both are the same."""
     if _is_same_pyspark():
         sys.path[:] = _without_zips()
+
+
+def main() -> None:
+    """Run Spark's daemon."""
+    prefer_installed_pyspark()
     import pyspark.worker  # noqa: F401, PLC0415 - after the path is in order; for the workers
     from pyspark.daemon import manager  # noqa: PLC0415 - as above
 
