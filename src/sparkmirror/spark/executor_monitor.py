@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparkmirror.spark.context import RunningSpark
+from sparkmirror.spark.executor_probe import hopeless_reason, probe_executors
 from sparkmirror.spark.slots import SlotAllocator
 from sparkmirror.spark.spark_log import SparkLog
 from sparkmirror.spark.spark_problem import SparkProblem, classify
@@ -20,6 +21,7 @@ from sparkmirror.spark.standalone_master import (
 )
 
 _DIAGNOSE_SECONDS = 5.0  # without executors; a cluster assigns them within seconds
+_PROBE_SECONDS = 30.0  # between two probes while executors cannot run tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +37,21 @@ class ExecutorMonitor:
     """One context from its start to its replacement."""
 
     def __init__(
-        self, running: RunningSpark, master: str, slots: SlotAllocator[Any], log: SparkLog
+        self,
+        running: RunningSpark,
+        master: str,
+        slots: SlotAllocator[Any],
+        log: SparkLog,
+        control_address: tuple[str, int],
     ) -> None:
         self._running = running
         self._master = master
         self._slots = slots
         self._log = log
+        self._control_address = control_address
         self._had_executors = False
+        self._is_proven = False  # an executor has passed the probe
+        self._probed_at = -_PROBE_SECONDS
         self._asked_at = 0.0
         self._problem: SparkProblem | None = None
 
@@ -50,6 +60,11 @@ class ExecutorMonitor:
         if self._running.is_stopped():
             return Verdict(0, self._stop_problem(), is_useless=True)
         slots = self._running.task_slots()
+        if slots and not self._is_proven:
+            self._had_executors = True
+            self._probe(now)
+        if slots and self._problem is not None and not self._is_proven:
+            return Verdict(0, self._problem)
         self._slots.observe(slots, now)
         if slots:
             self._had_executors, self._problem = True, None
@@ -63,6 +78,16 @@ class ExecutorMonitor:
                 problem = SparkProblem(f"{reason} It does not know this application.")
                 return Verdict(0, problem, is_useless=True)
         return Verdict(0, self._problem)
+
+    def _probe(self, now: float) -> None:
+        """Test the Python of the executors before the first epoch, and again after a failure."""
+        if now - self._probed_at < _PROBE_SECONDS:
+            return
+        self._probed_at = now
+        reports = probe_executors(self._running.context, self._control_address, ())
+        reason = hopeless_reason(reports)
+        self._problem = SparkProblem(reason, is_hopeless=True) if reason else None
+        self._is_proven = not reason
 
     def _stop_problem(self) -> SparkProblem:
         """Return why Spark has stopped the context."""
