@@ -196,7 +196,7 @@ class SharedSparkContext(Generic[K]):
                 self._run_on_cluster(options)
                 return
             running = self._start_spark(options, None)
-            self._slots.set_fixed(running.task_slots())
+            self._slots.set_slots(running.task_slots(), steady_clock())
             self._publish(running, None)
         except SparkmirrorError as error:
             self._fail(error)
@@ -265,7 +265,7 @@ class SharedSparkContext(Generic[K]):
                 if found is None:
                     return
                 problem, is_hopeless = found, found.is_hopeless
-            self._slots.observe(0, steady_clock())
+            self._slots.set_slots(0, steady_clock())
             self._publish(None, problem)
             running.stop()
             pause = backoff.next_pause(slow=is_hopeless)
