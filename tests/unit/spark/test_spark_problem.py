@@ -56,16 +56,16 @@ def test_the_reason_is_the_line_that_says_most(text: str, reason: str) -> None:
         ("ModuleNotFoundError: No module named 'crc32c'", "has no module crc32c"),
         (
             (
-                "pyspark.errors.exceptions.base.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python "
-                "in worker has different version: 3.9 than that in driver: 3.11, PySpark cannot run "
-                "with different minor versions."
+                "pyspark.errors.exceptions.base.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] "
+                "Python in worker has different version: 3.9 than that in driver: 3.11, "
+                "PySpark cannot run with different minor versions."
             ),
             "Executors run Python 3.9, and the driver runs Python 3.11",
         ),
         (
             (
-                "sparkmirror.errors.ControlUnreachableError: The executor cannot reach the driver's "
-                "control channel at 127.0.1.1:4000: Connection refused. Open this port"
+                "sparkmirror.errors.ControlUnreachableError: The executor cannot reach the "
+                "driver's control channel at 127.0.1.1:4000: Connection refused. Open this port"
             ),
             "control channel at 127.0.1.1:4000: Connection refused",
         ),
