@@ -41,6 +41,12 @@ def master_problem(
         )
     if LOCAL.match(master) or _LOCAL_CLUSTER.match(master):
         return ""
+    if options.get("spark.dynamicAllocation.enabled", "").strip().lower() == "true":
+        return (
+            "spark.dynamicAllocation.enabled=true is not supported: copy tasks hold their slots "
+            "for minutes, so no executor is ever idle. Set it to false, and the size with "
+            "spark.cores.max or spark.executor.instances; a flow uses executors that join later."
+        )
     kind, separator, _ = master.partition("://")
     if kind == "yarn" and not separator:
         return _yarn_problem(environment)
