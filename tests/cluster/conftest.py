@@ -3,23 +3,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sparkmirror.devcluster.cluster import LocalCluster
 from support.clusters.executor_environment import executor_python
 from support.clusters.spark_cluster import SparkCluster
-from support.mirrors.cluster_flow import ClusterFlow
+from support.mirrors.cluster_flow import ClusterFlow, NewFlow
 from support.unique_names import unique_name
-
-NewFlow = Callable[..., ClusterFlow]
 
 
 @pytest.fixture(autouse=True)
-def _is_in_make_cluster(is_thorough: bool) -> None:  # noqa: FBT001 - a fixture
+def _is_in_make_cluster(is_thorough: bool) -> None:
     """All tests are selected by --thorough, also those that `make integration` runs."""
     del is_thorough
 
@@ -55,9 +54,8 @@ def new_flow(
     """Make flows; their processes end with the test."""
     with ExitStack() as stack:
 
-        def make(**options: object) -> ClusterFlow:
-            clusters = (source_cluster, target_cluster)
-            folder = tmp_path / unique_name("flow")
-            return ClusterFlow(clusters, folder, stack, **{"python": python, **options})  # type: ignore[arg-type]
+        def make(**options: Any) -> ClusterFlow:
+            named = {"clusters": (source_cluster, target_cluster), "python": python, **options}
+            return ClusterFlow(directory=tmp_path / unique_name("flow"), stack=stack, **named)
 
         yield make

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster.conftest import NewFlow
 from support.clusters.spark_cluster import SparkCluster
 from support.measurements import measured
-from support.mirrors.cluster_flow import NOT_YET, PER_SECOND, ClusterFlow, Seen
+from support.mirrors.cluster_flow import NOT_YET, PER_SECOND, ClusterFlow, NewFlow, Seen
 from support.waiting import PATIENCE_SECONDS, eventually
 
 STALL_SECONDS = 20.0  # of any partition
@@ -116,8 +115,10 @@ def test_no_partition_stalls_while_workers_leave_and_join(
         f"8 partitions while workers leave and join; the longest stall: {worst}",
     )
     measured(f"longest stall: {worst}, at {worst.since:.1f} s")
-    measured(f"after the kills: {progress.longest_stall(killed, joined)}, "
-             f"{progress.longest_stall(second, end)}")
+    measured(
+        f"after the kills: {progress.longest_stall(killed, joined)}, "
+        f"{progress.longest_stall(second, end)}"
+    )
     measured(f"a new worker has tasks after {used - joined:.1f} s")
     flow.assert_equal()
     watch.assert_true_lag()

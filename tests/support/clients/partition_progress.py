@@ -104,8 +104,15 @@ class PartitionProgress:
             axes.plot(times, rates, label=f"partition {partition}", linewidth=0.9)
         for at, event in self.events:
             axes.axvline(at, color="black", linestyle=":", linewidth=0.8)
-            axes.text(at, 1.0, f" {event}", rotation=90, va="top", fontsize=7,
-                      transform=axes.get_xaxis_transform())
+            axes.text(
+                at,
+                1.0,
+                f" {event}",
+                rotation=90,
+                va="top",
+                fontsize=7,
+                transform=axes.get_xaxis_transform(),
+            )
         axes.set(title=title, xlabel="seconds", ylabel="records per second")
         axes.set_yscale("symlog", linthresh=10)
         axes.set_ylim(bottom=0)

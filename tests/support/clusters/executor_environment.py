@@ -17,9 +17,11 @@ def executor_python(folder: Path) -> Path:
     """Make an environment with the dependencies but without sparkmirror; returns its Python."""
     python = empty_python(folder)
     packages = next(folder.glob("lib/python*/site-packages"))
-    # A .pth file in a folder that a .pth file names does nothing: an editable sparkmirror is hidden.
+    # .pth files of that folder are not read, so an editable sparkmirror is not found.
     (packages / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
-    probe = "import crc32c, cryptography, importlib.util as i; assert not i.find_spec('sparkmirror')"
+    probe = (
+        "import crc32c, cryptography, importlib.util as i; assert not i.find_spec('sparkmirror')"
+    )
     subprocess.run([python, "-I", "-c", probe], check=True)
     return python
 

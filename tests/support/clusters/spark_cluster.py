@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 from subprocess import PIPE, STDOUT
 from types import TracebackType
 from typing import Self
+from urllib.request import urlopen
 
 import psutil
 
@@ -84,6 +86,7 @@ class SparkCluster:
         self._directory.mkdir(parents=True, exist_ok=True)
         self._recovery = recovery
         self._port = 0
+        self._page = 0  # the port of the master's web page
         self._stack = ExitStack()
         self.workers: list[_SparkServer] = []
         self.master = self._new_master()
@@ -117,6 +120,8 @@ class SparkCluster:
         self.master.start()
         found = self.master.await_line(rf"Starting Spark master at spark://{_LOOPBACK}:(\d+)")
         self._port = int(found[1])
+        found = self.master.await_line(r"MasterWebUI.*http://[\w.]+:(\d+)")
+        self._page = int(found[1])
         self.master.await_line("I have been elected leader")
 
     def add_worker(self, *, cores: int = 2, memory: str = "2g") -> _SparkServer:
@@ -149,6 +154,16 @@ class SparkCluster:
             with contextlib.suppress(psutil.NoSuchProcess):
                 one.kill()
         psutil.wait_procs(everyone, PATIENCE_SECONDS)
+
+    def kill_applications(self) -> None:
+        """Remove all running applications, as the master's web page does."""
+        page = f"http://{_LOOPBACK}:{self._page}"
+        with urlopen(f"{page}/json/", timeout=PATIENCE_SECONDS) as answer:  # noqa: S310 - ours
+            running = [one["id"] for one in json.load(answer)["activeapps"]]
+        for one in running:
+            form = f"id={one}&terminate=true".encode()
+            with urlopen(f"{page}/app/kill/", form, timeout=PATIENCE_SECONDS):  # noqa: S310
+                pass
 
     @contextmanager
     def other_application(self, log_file: Path, *, cores: int) -> Iterator[None]:

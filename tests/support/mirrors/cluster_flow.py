@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,6 +77,7 @@ class ClusterFlow:
         self._file: Path | None = None
         create_topics(self.source, {self.topic: PARTITIONS})
         self.mirror: MirrorProcess
+        self._prefix: tuple[str, ...] = ()
 
     @property
     def remote(self) -> str:
@@ -104,9 +105,23 @@ class ClusterFlow:
                 *lines,
             )
         self.mirror = self._stack.enter_context(
-            MirrorProcess(self._file, *options, environment=self.environment)
+            MirrorProcess(self._file, *options, environment=self.environment, prefix=self._prefix)
         )
         return self.mirror
+
+    def start_with_hosts(self, hosts: Path, *lines: str) -> MirrorProcess:
+        """Start a process that sees another /etc/hosts, in a mount namespace."""
+        self._prefix = (
+            "unshare",
+            "--mount",
+            "--propagation",
+            "private",
+            "/bin/sh",
+            "-c",
+            'mount --bind "$0" /etc/hosts && exec "$@"',
+            str(hosts),
+        )
+        return self.start(*lines)
 
     def load(self) -> Load:
         """Write to all partitions until the end of the context."""
@@ -132,7 +147,9 @@ class ClusterFlow:
         status, figures = self.status(), scrape("127.0.0.1", self._metrics.number)
         connector = status["connector"]
         reasons = [
-            one.get(key, "") for one in (connector, *status["tasks"]) for key in ("trace", "warning")
+            one.get(key, "")
+            for one in (connector, *status["tasks"])
+            for key in ("trace", "warning")
         ]
         return Seen(
             connector["state"],
@@ -199,6 +216,9 @@ class ClusterFlow:
         measured(f"{self.topic}: {wanted} records, lost 0, twice {twice}")
         assert twice == 0
         return wanted
+
+
+NewFlow = Callable[..., ClusterFlow]  # a fixture that takes what ClusterFlow takes
 
 
 def own_temporary_folder(folder: Path) -> Mapping[str, str]:
