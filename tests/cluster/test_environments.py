@@ -96,7 +96,7 @@ def test_a_clean_stop_leaves_no_temporary_file(
     assert left == []
     assert [one.name for one in scratch.iterdir() if not one.name.startswith("hsperf")] == []
     eventually(lambda: not shared_spark.executors(), PATIENCE_SECONDS, "executors end")
-    assert [one for one in shared_spark.directory.glob("worker-*/app-*/*/sparkmirror.zip")] == []
+    assert list(shared_spark.directory.glob("worker-*/app-*/*/sparkmirror.zip")) == []
 
 
 def test_the_control_port_listens_where_spark_does(
