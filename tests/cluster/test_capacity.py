@@ -17,6 +17,7 @@ from support.waiting import PATIENCE_SECONDS, eventually
 
 STALL_SECONDS = 20.0  # of any partition
 JOIN_SECONDS = 30.0  # until a new executor carries work, after it has registered
+SOME = 500  # records of a partition, ten seconds' worth
 LAG_SECONDS = 5.0  # by which the lag that is shown may be behind
 BUILD = Path(__file__).resolve().parents[2] / "build"
 
@@ -87,12 +88,12 @@ def test_no_partition_stalls_while_workers_leave_and_join(
         watch = Watch(flow)
         with watch.running():
             begin = progress.mark("4 slots in use")
-            _let_it_run(progress.now, flow)
+            flow.await_every_partition(SOME)
             killed = progress.mark("worker 1 of 2 killed, no spare slot")
             spark.kill_worker(spark.workers[0])
             flow.await_tasks(2)
             progress.mark("2 tasks")
-            _let_it_run(progress.now, flow)
+            flow.await_every_partition(SOME)
             spark.add_worker(cores=4)
             joined = progress.mark("worker with 4 cores joined")
             flow.await_tasks(6)
@@ -100,7 +101,7 @@ def test_no_partition_stalls_while_workers_leave_and_join(
             flow.await_every_partition()
             progress.mark("an executor killed")
             spark.executors()[0].kill()
-            _let_it_run(progress.now, flow)
+            flow.await_every_partition(SOME)
             flow.await_tasks(6)
             progress.mark("6 tasks")
             second = progress.mark("worker with 4 cores killed")
@@ -124,12 +125,6 @@ def test_no_partition_stalls_while_workers_leave_and_join(
     watch.assert_true_lag()
     assert worst.seconds < STALL_SECONDS
     assert used - joined < JOIN_SECONDS
-
-
-def _let_it_run(_now: float, flow: ClusterFlow) -> None:
-    """Several rounds of records on every partition."""
-    for _ in range(3):
-        flow.await_every_partition()
 
 
 @pytest.mark.thorough
@@ -170,11 +165,11 @@ def test_killed_executors_and_python_processes_are_replaced(
         flow.await_every_partition()
         begin = progress.mark("a Python process killed")
         eventually(spark.python_workers, PATIENCE_SECONDS, "Python processes")[0].kill()
-        _let_it_run(progress.now, flow)
+        flow.await_every_partition(SOME)
         progress.mark("all executors killed")
         for one in spark.executors():
             one.kill()
-        _let_it_run(progress.now, flow)
+        flow.await_every_partition(SOME)
         flow.await_tasks(4)
         end = progress.mark("end")
     measured(f"longest stall: {progress.longest_stall(begin, end)}")
@@ -230,7 +225,7 @@ def test_exactly_once_survives_a_killed_worker_and_executor(
         flow.await_tasks(4)
         flow.await_every_partition()
         spark.executors()[0].kill()
-        _let_it_run(0.0, flow)
+        flow.await_every_partition(SOME)
         spark.kill_worker(spark.workers[0])
         flow.await_tasks(2)
         flow.await_every_partition()

@@ -185,18 +185,18 @@ class ClusterFlow:
 
         return eventually(given, timeout, f"{self.flow} is FAILED", not_yet=NOT_YET)
 
-    def await_every_partition(self, timeout: float = PATIENCE_SECONDS) -> None:
-        """Wait until each partition has got further records."""
+    def await_every_partition(self, records: int = 1) -> None:
+        """Wait until each partition has got so many further records."""
         before = end_offsets(self.target, self.remote)
 
         def has_moved() -> bool:
             now = end_offsets(self.target, self.remote)
-            still = [p for p in now if now[p] <= before.get(p, 0)]
+            still = [p for p in now if now[p] < before.get(p, 0) + records]
             assert len(now) == PARTITIONS, now
             assert not still, f"partitions {still} do not move"
             return True
 
-        eventually(has_moved, timeout, "every partition moves")
+        eventually(has_moved, PATIENCE_SECONDS, "every partition moves")
 
     def assert_equal(self) -> int:
         """Each record of the source is on the target, once; returns how many there are."""
