@@ -140,8 +140,8 @@ def _run(split: Split, settings: TaskSettings) -> Figures:
         figures.first_report = figures.first_report or watch.elapsed()
         figures.first_report_cpu = figures.first_report_cpu or watch.cpu()
 
-    server = ControlServer(_HOST, _HOST)
-    server.start()
+    server = ControlServer()
+    server.start(_HOST, _HOST)
     control = None
     try:
         line = EpochTasks({0: split}, settings, reported)

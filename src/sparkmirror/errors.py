@@ -24,6 +24,7 @@ SparkmirrorError
 │   ├── UndecodableResponseError   a broker's response that cannot be decoded
 │   ├── UnsupportedVersionError    the broker supports no version of a required API
 │   └── CorruptRecordBatchError    a damaged record batch (retriable: fetch again)
+├── ControlUnreachableError  an executor cannot connect to the driver's control channel
 ├── LeaseLostError         a task's lease expired without a renewal by its driver (retriable)
 └── FencedError            another task took over; this one may not write (retriable)
 
@@ -218,6 +219,10 @@ class CorruptRecordBatchError(WireError):
     """A damaged record batch; it is never forwarded."""
 
     retriable = True
+
+
+class ControlUnreachableError(SparkmirrorError):
+    """An executor cannot connect to the control channel; the message names the address."""
 
 
 class LeaseLostError(SparkmirrorError):

@@ -65,8 +65,8 @@ class Port:
     """A control server with one epoch, and the task that is at work in it."""
 
     def __init__(self) -> None:
-        self.server = ControlServer(LOOPBACK, LOOPBACK)
-        self.server.start()
+        self.server = ControlServer()
+        self.server.start(LOOPBACK, LOOPBACK)
         self.reports: list[Progress] = []
         self.line = EpochTasks({4: SPLIT, 5: SPLIT}, SETTINGS, self.reports.append)
         self.invitation = self.server.open_epoch(self.line)

@@ -67,8 +67,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkContext]:
 @pytest.fixture(scope="module")
 def control() -> Iterator[ControlServer]:
     """The driver's control channel."""
-    server = ControlServer(LOOPBACK, LOOPBACK)
-    server.start()
+    server = ControlServer()
+    server.start(LOOPBACK, LOOPBACK)
     yield server
     server.stop()
 
@@ -197,8 +197,8 @@ def test_a_driver_that_is_gone_fails_the_job_with_a_reason(
     spark: SparkContext, settings: TaskSettings
 ) -> None:
     """Tasks that cannot check in do not hang; the epoch's standings are where it began."""
-    server = ControlServer(LOOPBACK, LOOPBACK)
-    server.start()
+    server = ControlServer()
+    server.start(LOOPBACK, LOOPBACK)
     epochs = EpochRunner(str(FLOW), lambda: spark, server, lambda _progress: None)
     server.stop()
 

@@ -35,6 +35,7 @@ from sparkmirror.policy.loading import FlowPolicy, load_policy
 from sparkmirror.spark.control_server import ControlServer
 from sparkmirror.spark.epoch_runner import EpochRunner
 from sparkmirror.spark.flow_status import FlowState, FlowStatus
+from sparkmirror.spark.slots import FlowCapacity
 from sparkmirror.task.messages import Progress
 from sparkmirror.topology.internal_topics import connector_topics, internal_topics
 from sparkmirror.topology.replication_factors import ReplicationFactorChooser
@@ -60,12 +61,8 @@ class SparkProvider(Protocol):
     def context(self) -> SparkContext:
         """Wait until Spark runs."""
 
-    @property
-    def problem(self) -> str:
-        """Why Spark cannot run tasks at the moment; empty if it can."""
-
-    def slots_for(self, flow: str) -> int:
-        """How many splits a label may have at present; waits until Spark runs."""
+    def capacity(self, flow: str) -> FlowCapacity:
+        """What a label may use now; blocks until Spark runs, or has a problem."""
 
 
 class Connector(Protocol):
@@ -260,8 +257,7 @@ def _build_source(
         status,
         epochs,
         on_demand_topics,
-        splits=lambda: spark.slots_for(spec.label),
-        spark_problem=lambda: spark.problem,
+        capacity=lambda: spark.capacity(spec.label),
         once=spec.is_bounded,
     )
 

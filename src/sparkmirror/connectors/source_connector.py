@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Container
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
 from sparkmirror.config.settings import ExactlyOnce, FlowSettings
 from sparkmirror.connectors.acl_sync import AclSync
+from sparkmirror.connectors.lag_monitor import LagMonitor
 from sparkmirror.connectors.on_demand_topics import OnDemandTopics
 from sparkmirror.connectors.source_topics import MirroredPartitions, SourceTopics, topic_rules
 from sparkmirror.connectors.start_positions import StartPositions
@@ -29,6 +31,8 @@ from sparkmirror.policy.loading import FlowPolicy
 from sparkmirror.policy.sparkmirror_topics import dead_letters_topic, ledger_topic, offset_map_topic
 from sparkmirror.spark.epoch_runner import EpochResult, EpochRunner
 from sparkmirror.spark.flow_status import FlowState, FlowStatus
+from sparkmirror.spark.slots import FlowCapacity
+from sparkmirror.spark.spark_problem import SparkProblem
 from sparkmirror.spark.split_planner import plan_splits, task_settings
 from sparkmirror.task.messages import PartitionStart
 from sparkmirror.topology.internal_topics import offset_syncs_topic
@@ -43,6 +47,7 @@ _DELIVERY = {  # said where it is not the default
 SPARK = "spark"  # the key of its problems in the status
 _NO_SLOT = "Spark has no task slot for this flow"
 _SLOT_SECONDS = 1.0
+_TURN_SECONDS = 20.0  # of an epoch if other flows wait for the slot
 T = TypeVar("T")
 
 
@@ -58,17 +63,14 @@ class MirrorSourceConnector:
         epochs: EpochRunner,
         on_demand_topics: OnDemandTopics,
         *,
-        splits: Callable[[], int],
-        spark_problem: Callable[[], str],
+        capacity: Callable[[], FlowCapacity],
         once: bool,
     ) -> None:
-        """`splits` returns how many the flow may have now; `spark_problem` why it has none."""
         self._settings = settings
         self._flow = settings.flow
         self._status = status
         self._epochs = epochs
-        self._splits = splits
-        self._spark_problem = spark_problem
+        self._capacity = capacity
         self._usable_splits = settings.source.tasks_max  # fewer after an epoch with idle splits
         self._once = once
         self._names = policy.replication
@@ -87,6 +89,7 @@ class MirrorSourceConnector:
         )
         acls = AclSync(settings, policy, status)
         self._topology = TopologySync(settings, rules, status, self._topics, acls, deleted)
+        self._lag_monitor = LagMonitor(settings, status)
         self._ends: dict[TopicPartition, LogEnd] = {}  # where a bounded run ends
         self._map_topic = map_topic
         self._syncs_topic = offset_syncs_topic(settings, self._names)
@@ -97,6 +100,7 @@ class MirrorSourceConnector:
         self._syncs_topic = self._syncs_topic if self._syncs_topic in ready_topics else ""
         self._topics.start()
         self._topology.start()
+        self._lag_monitor.start()
         self._copy()
 
     def stop(self) -> None:
@@ -104,6 +108,7 @@ class MirrorSourceConnector:
         self._stop.set()
         self._topics.stop()
         self._topology.stop()
+        self._lag_monitor.stop()
         self._changed.set()
         self._epochs.end()
 
@@ -136,15 +141,14 @@ class MirrorSourceConnector:
             self._epochs.begin_planning()
             if self._stop.is_set():
                 break  # asked between the two: nobody would end the epoch
-            slots = self._splits()
-            most = min(self._usable_splits, slots)
-            if not most:
-                self._status.set_state(FlowState.RETRYING, self._spark_problem() or _NO_SLOT)
-                self._changed.wait(_SLOT_SECONDS)
-                continue
-            starts = self._retry(partial(self._partition_starts, most))
+            capacity = self._capacity()
+            most = min(self._usable_splits, capacity.slots)
+            starts = self._retry(partial(self._partition_starts, max(most, 1)))
             if starts is None:
                 return
+            if not most:
+                self._await_slot(starts)
+                continue
             if not starts:
                 waiting = self._start_positions.waiting
                 reason = f"{waiting} topic partitions wait, see their problems" if waiting else ""
@@ -157,13 +161,30 @@ class MirrorSourceConnector:
                 # Partitions that wait for a person are checked again.
                 self._changed.wait(self._settings.pipeline.epoch_seconds)
                 continue
-            result = self._run_epoch(starts, most, slots)
-            if result.failure and not self._stop.is_set():
-                self._status.set_state(FlowState.RETRYING, f"the epoch failed: {result.failure}")
-                self._stop.wait(backoff.next_pause())
+            result = self._run_epoch(starts, most, capacity)
+            if result.failure is not None and not self._stop.is_set():
+                self._set_problem(result.failure, f"the epoch failed: {result.failure}")
+                self._changed.wait(backoff.next_pause(slow=result.failure.is_hopeless))
             else:
                 backoff.reset()
         self._status.set_state(FlowState.STOPPED)
+
+    def _await_slot(self, starts: list[PartitionStart]) -> None:
+        """Wait for a slot, a change or the end. The status shows the reason and the lag."""
+        self._status.begin_epoch(
+            self._epochs.number, [(s.source, s.position, s.stop_at) for s in starts]
+        )
+        while not self._changed.is_set():
+            capacity = self._capacity()
+            if capacity.slots:
+                return
+            problem = capacity.problem or SparkProblem(_NO_SLOT)
+            self._set_problem(problem, problem.reason)
+            self._changed.wait(_SLOT_SECONDS)
+
+    def _set_problem(self, problem: SparkProblem, reason: str) -> None:
+        state = FlowState.FAILED if problem.is_hopeless else FlowState.RETRYING
+        self._status.set_state(state, reason)
 
     def _partition_starts(self, most: int) -> list[PartitionStart]:
         starts = self._start_positions.starts(self._mirrored(), self._ends, most)
@@ -172,7 +193,9 @@ class MirrorSourceConnector:
             starts = self._start_positions.starts(self._mirrored(), self._ends, most)
         return starts
 
-    def _run_epoch(self, starts: list[PartitionStart], most: int, slots: int) -> EpochResult:
+    def _run_epoch(
+        self, starts: list[PartitionStart], most: int, capacity: FlowCapacity
+    ) -> EpochResult:
         splits = self._start_positions.assign_transactional_ids(plan_splits(starts, most))
         settings = task_settings(
             self._settings,
@@ -182,17 +205,25 @@ class MirrorSourceConnector:
             map_topic=self._map_topic,
             syncs_topic=self._syncs_topic,
         )
+        if capacity.is_time_shared:
+            turn_seconds = min(settings.epoch_seconds, _TURN_SECONDS)
+            settings = replace(settings, epoch_seconds=turn_seconds)
         self._status.begin_epoch(
             self._epochs.number + 1,
             [(s.source, s.position, s.stop_at) for s in starts],
             {start.source: split.index for split in splits for start in split.partitions},
         )
         self._status.await_reports(len(splits), _DELIVERY[self._settings.transactions.support])
-        result = self._epochs.run(splits, settings, lambda: self._splits() != slots)
+        result = self._epochs.run(
+            splits,
+            settings,
+            lambda: self._capacity().slots != capacity.slots,
+            takes_turns=capacity.is_time_shared,
+        )
         self._status.set_problem(SPARK, "")
         self._start_positions.update_from(result)
         # The same plan would leave the same splits idle; other slots are a new chance.
-        is_same = self._splits() == slots
+        is_same = self._capacity().slots == capacity.slots
         self._usable_splits = (
             max(1, len(splits) - result.idle_splits)
             if result.idle_splits and is_same

@@ -122,6 +122,8 @@ class ControlAcceptor:
                 ssl_handshake_timeout=HANDSHAKE_SECONDS,
             )
             await self._serve(reader, asyncio.StreamWriter(transport, protocol, reader, self._loop))
+        except ConnectionResetError:
+            pass  # closed before its first byte, as a test of the address does
         except OSError as error:
             self.log_rejection(error)
         except Exception:  # noqa: BLE001 - the root of a task: one connection must not affect others

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from sparkmirror.errors import WireError
+from sparkmirror.errors import SetupError, WireError
 from sparkmirror.model import ProducerState
 from sparkmirror.spark.control_acceptor import ControlAcceptor
 from sparkmirror.system.clock import steady_clock
@@ -188,9 +188,9 @@ class EpochTasks:
 class ControlServer:
     """Started once per process; flows open and close epochs on it."""
 
-    def __init__(self, host: str, bind_host: str, port: int = 0) -> None:
-        self._host = host
-        self._bind_host = bind_host
+    def __init__(self, port: int = 0) -> None:
+        self._host = ""
+        self._bind_host = ""
         self._port = port
         self._context, self._certificate = new_server_context()
         self._epochs: dict[str, EpochTasks] = {}
@@ -200,17 +200,26 @@ class ControlServer:
         self._acceptor: ControlAcceptor | None = None
         self._thread = threading.Thread(target=self._run, name="control", daemon=True)
 
-    def start(self) -> None:
-        """Listen. Raises OSError if the port cannot be bound."""
+    def start(self, host: str, bind_host: str) -> None:
+        """Listen on `bind_host`; tasks connect to `host`. Raises SetupError."""
+        self._host, self._bind_host = host, bind_host
         self._thread.start()
         self._started.wait()
         if self._failure is not None:
-            raise self._failure
+            raise SetupError(
+                f"Cannot open the control port on {bind_host}:{self._port}: {self._failure}."
+            ) from self._failure
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """The address that tasks connect to, after `start`."""
+        return self._host, self._port
 
     def stop(self) -> None:
         """Close the listener and every connection."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(timeout=5)
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(timeout=5)
 
     def open_epoch(self, tasks: EpochTasks) -> ControlEndpoint:
         """Accept the tasks of an epoch from now on."""

@@ -10,7 +10,6 @@ then continue from what their tasks had stored.
 from __future__ import annotations
 
 import logging
-import re
 import threading
 import time
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING
 from sparkmirror.model import ProducerState, TopicPartition
 from sparkmirror.spark.control_server import ControlServer, EpochTasks
 from sparkmirror.spark.encryption_check import encryption_warning
+from sparkmirror.spark.spark_problem import SparkProblem, job_problem
 from sparkmirror.task.control_protocol import ControlEndpoint
 from sparkmirror.task.entry_point import copy_function
 from sparkmirror.task.messages import (
@@ -34,12 +34,9 @@ if TYPE_CHECKING:
 
 _START_SECONDS = 60.0  # a cold executor takes seconds to import
 _RETRY_SECONDS = 10.0  # Spark has a slot for a failed task at once, or none
+_UNSTARTED_END_SECONDS = 3.0  # nothing is lost with an epoch that never had a task
 _END_SECONDS = 20.0  # tasks finish within seconds, and free slots for splits that wait
 _WATCH_SECONDS = 1.0
-# The last line of a Python traceback; Java's exceptions start with a package.
-_PYTHON_ERROR = re.compile(
-    r"(?:sparkmirror\.[\w.]+|[A-Z]\w*(?:Error|Exception|Interrupt))(?:: .*)?"
-)
 _log = logging.getLogger(__name__)
 
 
@@ -61,7 +58,7 @@ class EpochResult:
 
     ends: dict[TopicPartition, PartitionEnd]
     receipts: list[Receipt]
-    failure: str = ""
+    failure: SparkProblem | None = None
     idle_splits: int = 0  # splits that never got a task
 
 
@@ -107,10 +104,13 @@ class EpochRunner:
         splits: tuple[Split, ...],
         settings: TaskSettings,
         is_outdated: Callable[[], bool] = lambda: False,
+        *,
+        takes_turns: bool = False,
     ) -> EpochResult:
         """Run one epoch to its end; blocks. Failures of Spark are returned as a value.
 
-        The epoch ends early when another plan would be better (`is_outdated`).
+        The epoch ends early when another plan would be better (`is_outdated`). If the flow
+        `takes_turns`, other flows may have all slots for as long as their epochs take.
         """
         self.number += 1
         spark = self._spark()
@@ -126,7 +126,7 @@ class EpochRunner:
         stop_watching = threading.Event()
         watchdog = threading.Thread(
             target=self._watch,
-            args=(spark, group, tasks, is_outdated, stop_watching),
+            args=(spark, group, tasks, is_outdated, stop_watching, takes_turns),
             name=f"{self._name}/watchdog",
             daemon=True,
         )
@@ -136,7 +136,11 @@ class EpochRunner:
                 spark, group, f"{group}: {partitions} topic partitions", len(splits), endpoint
             )
         except _spark_errors() as error:
-            failure = tasks.cancel_reason or failure_reason(str(error))
+            failure = (
+                SparkProblem(tasks.cancel_reason)
+                if tasks.cancel_reason
+                else job_problem(str(error))
+            )
             self._control.disconnect_epoch(tasks)
             ends = {
                 start.source: PartitionEnd(
@@ -181,12 +185,13 @@ class EpochRunner:
         tasks: EpochTasks,
         is_outdated: Callable[[], bool],
         stop: threading.Event,
+        takes_turns: bool,
     ) -> None:
         ended_at: float | None = None
         while not stop.wait(_WATCH_SECONDS):
             waiting = tasks.waiting_splits(_RETRY_SECONDS)
             self._on_waiting(_describe_waiting(tasks, waiting))
-            reason = _cancel_reason(tasks, ended_at)
+            reason = _cancel_reason(tasks, ended_at, takes_turns=takes_turns)
             if reason:
                 tasks.cancel_reason = reason
                 _log.warning("%s: %s; cancelling the job and replanning", group, reason)
@@ -205,19 +210,22 @@ def _is_stuck(tasks: EpochTasks) -> bool:
     return bool(lost)
 
 
-def _cancel_reason(tasks: EpochTasks, ended_at: float | None) -> str:
+def _cancel_reason(tasks: EpochTasks, ended_at: float | None, *, takes_turns: bool) -> str:
     # Twice the lease: a task ends itself first.
     silent = tasks.silent_splits(2 * tasks.settings.lease_seconds)
     if tasks.dead_splits:
         return f"the tasks of splits {sorted(tasks.dead_splits)} died"
     if silent:
         return f"splits {silent} are silent"
-    unstarted = set(tasks.waiting_splits(_START_SECONDS)) & set(tasks.unstarted_splits())
-    if unstarted:
+    never_ran = set(tasks.unstarted_splits())
+    ending_seconds = 0.0 if ended_at is None else time.monotonic() - ended_at
+    if len(never_ran) == tasks.split_count and ending_seconds > _UNSTARTED_END_SECONDS:
+        return "it was ended before a task started"
+    unstarted = set(tasks.waiting_splits(_START_SECONDS)) & never_ran
+    if unstarted and not takes_turns:
         return f"{len(unstarted)} tasks never started"
-    is_late = ended_at is not None and time.monotonic() - ended_at > _END_SECONDS
     waiting = tasks.waiting_splits()
-    return f"splits {waiting} have no task" if is_late and waiting else ""
+    return f"splits {waiting} have no task" if ending_seconds > _END_SECONDS and waiting else ""
 
 
 def _describe_waiting(tasks: EpochTasks, waiting: list[int]) -> str:
@@ -246,15 +254,3 @@ def _spark_errors() -> tuple[type[Exception], ...]:
 
     # A JVM that has exited refuses the connection; the process reports it when it ends.
     return (Py4JError, PySparkException, ConnectionError)
-
-
-def failure_reason(text: str) -> str:
-    """Return the line of a Spark failure with the Python error, if there is one."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    for line in reversed(lines):
-        if _PYTHON_ERROR.fullmatch(line):
-            return line
-    for line in lines:
-        if line.startswith(": "):  # py4j: the call, then Java's exception
-            return line.removeprefix(": ")
-    return lines[0] if lines else "Spark printed no reason"

@@ -9,6 +9,7 @@ thread-safe; its owner locks.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections import Counter, deque
@@ -100,6 +101,7 @@ class _Partition:
     counted_bytes: int = 0
     problem_code: int = 0
     problem: str = ""
+    reported_at: float = -math.inf  # by a task of this epoch
 
 
 @dataclass(slots=True)
@@ -230,7 +232,7 @@ class FlowStatus:
             before = self._tasks.get(progress.split)
             is_new = before is None or before.attempt != progress.attempt
             for one in progress.partitions:
-                self._add_partition(one, from_zero=is_new)
+                self._add_partition(one, now, from_zero=is_new)
             self._tasks[progress.split] = _Task(
                 progress.attempt,
                 progress.held_bytes,
@@ -256,7 +258,21 @@ class FlowStatus:
                 for bucket, count in totals.latency_history.popleft()[1].items():
                     totals.latency[bucket] -= count
 
-    def _add_partition(self, one: PartitionProgress, *, from_zero: bool) -> None:
+    def unreported_partitions(self, seconds: float) -> list[TopicPartition]:
+        """Return the partitions that no task has reported on for so long, or that have problems."""
+        oldest = time.monotonic() - seconds
+        with self._lock:
+            return [tp for tp, p in self._parts.items() if p.problem or p.reported_at < oldest]
+
+    def set_end_offsets(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Set end offsets that the driver has read."""
+        with self._lock:
+            for tp, end in ends.items():
+                part = self._parts.get(tp)
+                if part is not None:
+                    part.end_offset = max(end, part.position)
+
+    def _add_partition(self, one: PartitionProgress, now: float, *, from_zero: bool) -> None:
         part = self._parts.get(TopicPartition(one.topic, one.partition))
         if part is None:
             return
@@ -266,8 +282,10 @@ class FlowStatus:
         self._totals.bytes += one.bytes - part.counted_bytes
         part.counted_records, part.counted_bytes = one.records, one.bytes
         part.position, part.downstream = one.position, one.downstream
-        part.end_offset = max(one.end_offset, one.position)
+        known = part.end_offset if one.error else 0  # the driver reads it while there is a problem
+        part.end_offset = max(one.end_offset, one.position, known)
         part.problem_code, part.problem = one.error_code, one.error
+        part.reported_at = now
 
     def snapshot(self) -> FlowSnapshot:
         """Return the current status."""

@@ -1,23 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """The SparkContext of a process and its control server, started when a flow first needs them.
 
-Starting takes seconds and happens on a separate thread; callers of `context` wait. The same thread
-then watches Spark: flows share the task slots that its executors have at the moment, and a context
-that Spark has stopped, or that has no executors for too long, is replaced. Flows are identified by
-their owner's keys: flows of a file, or connector names. `configure`, `start`, `reallocate_slots`
-and `stop` belong to one thread; the other methods are thread-safe.
+A thread of its own starts Spark, which takes seconds, and then watches it. On a cluster it follows
+the executors, and replaces a context that Spark has stopped or whose master has forgotten it. What
+keeps flows from copying is a `SparkProblem` in their capacity. Flows are identified by their
+owner's keys: flows of a file, or connector names. `configure`, `start`, `reallocate_slots` and
+`stop` belong to one thread; the other methods are thread-safe.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import socket
+import shutil
 import tempfile
 import threading
 import zipfile
-from collections.abc import Hashable, Mapping
-from concurrent.futures import Future
+from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -36,7 +35,15 @@ from sparkmirror.spark.context import (
     warm_up,
 )
 from sparkmirror.spark.control_server import ControlServer
-from sparkmirror.spark.split_planner import allocate_slots
+from sparkmirror.spark.slots import FlowCapacity, SlotAllocator
+from sparkmirror.spark.spark_log import SparkLog
+from sparkmirror.spark.spark_problem import SparkProblem, classify, java_cause
+from sparkmirror.spark.standalone_master import (
+    connection_problem,
+    executor_problem,
+    is_standalone,
+    read_master_state,
+)
 from sparkmirror.system.cache_directory import cache_directory, ensure_writable
 from sparkmirror.system.clock import steady_clock
 from sparkmirror.wire.backoff import Backoff
@@ -44,11 +51,11 @@ from sparkmirror.wire.backoff import Backoff
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
+CONTROL_HOST_KEY = "spark.sparkmirror.control.host"  # what executors connect to
 CONTROL_PORT_KEY = "spark.sparkmirror.control.port"  # executors must reach it through firewalls
 _MAX_PORT = 65535
 _WATCH_SECONDS = 1.0
-_SETTLE_SECONDS = 3.0  # executors register one after another; one replanning is enough for all
-_NO_EXECUTOR_SECONDS = 60.0  # a restarted master without recovery mode never assigns new ones
+_DIAGNOSE_SECONDS = 5.0  # without executors; a cluster assigns them within seconds
 _log = logging.getLogger(__name__)
 K = TypeVar("K", bound=Hashable)
 
@@ -69,19 +76,17 @@ class SharedSparkContext(Generic[K]):
 
     def __init__(self, requested_master: str | None) -> None:
         self._requested_master = requested_master
-        self._log_file = cache_directory() / "logs" / f"spark-{os.getpid()}.log"
-        self._future: Future[RunningSpark] = Future()
-        self._lock = threading.Lock()
+        self._log = SparkLog(cache_directory() / "logs" / f"spark-{os.getpid()}.log")
+        self._changed = threading.Condition()  # guards the next three attributes
+        self._running: RunningSpark | None = None
+        self._problem: SparkProblem | None = None
+        self._failure: BaseException | None = None  # only a restart of the process can help
         self._stopping = threading.Event()
-        self._slots = SlotCount()
-        self._requested: dict[K, int] = {}
-        self._allotted: dict[K, int] = {}
-        self._shortage = ""  # the last logged warning
+        self._slots: SlotAllocator[K] = SlotAllocator("")
         self._master = ""
         self._control: ControlServer | None = None
-        self._has_started = False
-        self._problem = ""
-        self._shipped: tempfile.TemporaryDirectory[str] | None = None
+        self._thread = threading.Thread(target=self._run, name="spark", daemon=True)
+        self._shipped: Path | None = None
         self.options: Mapping[str, str] = {}
 
     @property
@@ -99,14 +104,13 @@ class SharedSparkContext(Generic[K]):
         port = control_port(options)
         if not splits:
             return
-        self.options, self._requested = dict(options), dict(splits)
+        self.options = dict(options)
         master = self._requested_master or options.get("spark.master")
         self._master = choose_master(master, sum(splits.values()) + room)
-        host = bind_host = LOOPBACK
-        if not is_on_this_machine(self._master):
-            host = options.get("spark.driver.host", socket.getfqdn())
-            bind_host = options.get("spark.driver.bindAddress", host)
-        self._control = ControlServer(host, bind_host, port)
+        more = "Use a larger spark.master." if is_local(self._master) else "Add executors."
+        self._slots = SlotAllocator(more)
+        self._slots.request(splits)
+        self._control = ControlServer(port)
 
     @property
     def control_server(self) -> ControlServer:
@@ -116,231 +120,259 @@ class SharedSparkContext(Generic[K]):
         return self._control
 
     def context(self) -> SparkContext:
-        """Return the context; blocks until Spark runs."""
-        return self._future.result().context
+        """Return the context; blocks until Spark runs. Raises SetupError if it never will."""
+        with self._changed:
+            self._await(lambda: self._running is not None)
+            if self._running is None:
+                raise SetupError("Spark is stopping.")
+            return self._running.context
 
-    def slots_for(self, flow: K) -> int:
-        """Return the current number of splits of a flow; blocks until Spark runs.
+    def capacity(self, flow: K) -> FlowCapacity:
+        """Return what a flow may use now; blocks until Spark runs, or has a problem."""
+        with self._changed:
+            self._await(lambda: self._running is not None or self._problem is not None)
+            if self._running is None or self._problem is not None:
+                return FlowCapacity(0, self._problem)
+        return self._slots.capacity(flow)
 
-        0 while Spark has no executors.
-        """
-        self._future.result()
-        with self._lock:
-            return self._allotted.get(flow, 1)  # a flow that is stopping has no slots
-
-    @property
-    def problem(self) -> str:
-        """Why Spark cannot run tasks at the moment; empty if it can."""
-        return self._problem
+    def _await(self, is_reached: Callable[[], bool]) -> None:
+        """Wait under the lock. Raises the failure if there is one."""
+        self._changed.wait_for(
+            lambda: is_reached() or self._failure is not None or self._stopping.is_set()
+        )
+        if self._failure is not None:
+            raise self._failure
 
     def start(self) -> None:
         """Start in the background if configured; does not block."""
         if self._control is None:
             return
         limit_library_logs("py4j", logging.WARNING)  # its commands contain the epochs' tokens
-        try:
-            self._control.start()
-        except OSError as error:
-            self._control = None
-            raise SetupError(f"Cannot open the control port: {error}.") from error
-        self._has_started = True
-        threading.Thread(target=self._start, name="spark", daemon=True).start()
+        if is_on_this_machine(self._master):
+            try:
+                self._control.start(LOOPBACK, LOOPBACK)
+            except SetupError:
+                self._control = None
+                raise
+        self._thread.start()
 
     def reallocate_slots(self, splits: Mapping[K, int]) -> list[K]:
         """Distribute the slots again. Returns the flows that get fewer than before."""
-        with self._lock:
-            before, self._requested = self._allotted, dict(splits)
-            if not self._slots.current:
-                return []
-            self._allocate_slots()
-            return [f for f, slots in self._allotted.items() if slots < before.get(f, 0)]
-
-    def _allocate_slots(self) -> None:
-        """Distribute the slots. Call it under the lock."""
-        slots = self._slots.current
-        self._allotted = allocate_slots(self._requested, slots)
-        short = [str(flow) for flow, n in self._allotted.items() if n < self._requested[flow]]
-        shortage = ""
-        more = "Use a larger spark.master." if is_local(self._master) else "Add executors."
-        if len(self._requested) > slots:
-            shortage = (
-                f"Spark runs {slots} concurrent tasks, and {len(self._requested)} flows need "
-                f"one each: some flows wait. {more}"
-            )
-        elif short:
-            shortage = (
-                f"Spark runs {slots} concurrent tasks, fewer than tasks.max requires: "
-                f"{', '.join(short)} get fewer and larger splits. {more}"
-            )
-        if shortage and shortage != self._shortage:
-            _log.warning(shortage)
-        self._shortage = shortage
-
-    def _start(self) -> None:
-        try:
-            archive = existing_archive()
-            user = {k: v for k, v in self.options.items() if k != "spark.master"}
-            options = spark_options(self._master, user, archive=archive)
-            ensure_writable(self._log_file.parent)
-            spark = start_spark(options, self._log_file)
-            self._prepare(spark)
-        except SparkmirrorError as error:
-            self._future.set_exception(error)
-            return
-        except Exception as error:  # noqa: BLE001 - a thread's root: every waiting flow gets the error
-            remedy = f"See Java's output in {self._log_file}."
-            self._future.set_exception(SetupError(f"Cannot start Spark: {error}.", remedy=remedy))
-            return
-        self._future.set_result(spark)
-        if is_local(self._master):
-            try:
-                warm_up(spark.context)
-            except Exception as error:  # noqa: BLE001 - Spark may be stopping; else an epoch reports it
-                _log.debug("the first job failed: %s", error)
-            if archive is None:
-                build_in_background()
-        else:
-            self._watch(options)
-
-    def _prepare(self, spark: RunningSpark) -> None:
-        if not is_local(self._master):
-            spark.context.addPyFile(str(self._package_zip()))
-            return
-        with self._lock:
-            self._slots = SlotCount(spark.task_slots())
-            self._allocate_slots()
-
-    def _package_zip(self) -> Path:
-        """Zip this package for executors that do not have it installed."""
-        if self._shipped is None:
-            self._shipped = tempfile.TemporaryDirectory(prefix="sparkmirror-")
-            _zip_package(Path(self._shipped.name) / "sparkmirror.zip")
-        return Path(self._shipped.name) / "sparkmirror.zip"
-
-    def _watch(self, options: Mapping[str, str]) -> None:
-        """Follow the executors; replace a context that cannot get any. The thread of `start`."""
-        from py4j.protocol import Py4JError  # noqa: PLC0415 - comes with Spark
-
-        backoff = Backoff()
-        while not self._stopping.wait(_WATCH_SECONDS):
-            spark = self._future.result()
-            if spark.exit_code() is not None:
-                return  # `failure` reports it
-            try:
-                reason = self._observe(spark)
-                if reason:
-                    _log.error("Spark cannot copy: %s Replacing the SparkContext.", reason)
-                    self._problem = reason
-                    self._replace(spark, options)
-                    self._stopping.wait(backoff.next_pause())
-                elif self._slots.current:
-                    backoff.reset()
-            except (Py4JError, OSError, ValueError) as error:
-                if spark.exit_code() is None and not self._stopping.is_set():
-                    self._problem = f"Spark does not respond: {str(error).splitlines()[0]}"
-                    _log.warning(self._problem)
-
-    def _observe(self, spark: RunningSpark) -> str:
-        """Update the slots. Returns why the context must be replaced, if it must."""
-        now = steady_clock()
-        if spark.is_stopped():
-            cause = last_error(self._log_file) or "no reason in Spark's log"
-            slots, reason = 0, f"Spark has stopped the application ({cause})."
-        else:
-            slots, reason = spark.task_slots(), ""
-        with self._lock:
-            has_changed = self._slots.observe(slots, now)
-            if has_changed:
-                self._allocate_slots()
-            idle_seconds = self._slots.seconds_without(now)
-        if has_changed:
-            _log.info("Spark can run %d concurrent tasks", slots)
-        if not reason and idle_seconds:
-            self._problem = (
-                f"Spark ({self._master}) has had no executors for {idle_seconds:.0f} s; flows wait."
-            )
-            if idle_seconds > _NO_EXECUTOR_SECONDS:
-                return f"{self._master} has assigned no executors for {idle_seconds:.0f} s."
-        elif not reason:
-            self._problem = ""
-        return reason
-
-    def _replace(self, spark: RunningSpark, options: Mapping[str, str]) -> None:
-        """Stop a useless context and start another one in the same JVM."""
-        spark.stop()
-        new = start_spark(options, self._log_file, spark)
-        new.context.addPyFile(str(self._package_zip()))
-        with self._lock:
-            self._slots = SlotCount()
-        future: Future[RunningSpark] = Future()
-        future.set_result(new)
-        self._future = future
+        return self._slots.request(splits)
 
     def failure(self) -> BaseException | None:
-        """Return the error if Spark did not start or its JVM exited."""
-        if not self._future.done():
-            return None
-        if self._future.exception() is not None:
-            return self._future.exception()
-        code = self._future.result().exit_code()
+        """Return the error if Spark cannot run in this process any more."""
+        with self._changed:
+            if self._failure is not None or self._running is None:
+                return self._failure
+            code = self._running.exit_code()
         if code is None:
             return None
-        remedy = f"See {self._log_file}. Restart sparkmirror; copying resumes without loss."
+        remedy = f"See {self._log.path}. Restart sparkmirror; copying resumes without loss."
         return SetupError(f"Spark's JVM exited unexpectedly with code {code}.", remedy=remedy)
 
     def stop(self, *, keep_log: bool) -> None:
         """Stop Spark. Keeps the log if requested, or if the JVM had exited."""
         self._stopping.set()
-        if self._control is not None and self._has_started:
+        with self._changed:
+            self._changed.notify_all()
+            running, failure = self._running, self._failure
+        if self._control is not None:
             self._control.stop()
-        if not self._future.done() or self._future.exception() is not None:
-            return
-        if self._future.result().stop() and not keep_log:
-            self._log_file.unlink(missing_ok=True)
+        is_clean = running is None or running.stop()
+        if is_clean and failure is None and not keep_log:
+            self._log.path.unlink(missing_ok=True)
         if self._shipped is not None:
-            self._shipped.cleanup()
+            shutil.rmtree(self._shipped.parent, ignore_errors=True)
 
+    # --- the thread
 
-class SlotCount:
-    """The task slots that flows may use. Not thread-safe.
+    def _run(self) -> None:
+        try:
+            archive = existing_archive()
+            user = {k: v for k, v in self.options.items() if k != "spark.master"}
+            options = spark_options(self._master, user, archive=archive)
+            ensure_writable(self._log.path.parent)
+            if not is_local(self._master):
+                self._run_on_cluster(options)
+                return
+            running = self._start_spark(options, None)
+            self._slots.set_fixed(running.task_slots())
+            self._publish(running, None)
+        except SparkmirrorError as error:
+            self._fail(error)
+            return
+        except Exception as error:  # noqa: BLE001 - a thread's root: every waiting flow gets the error
+            _log.debug("Spark did not start", exc_info=True)
+            self._fail(SetupError(f"Cannot start Spark: {error}."))
+            return
+        try:
+            warm_up(running.context)
+        except Exception as error:  # noqa: BLE001 - Spark may be stopping; else an epoch reports it
+            _log.debug("the first job failed: %s", error)
+        if archive is None:
+            build_in_background()
 
-    A loss counts at once. A gain counts when it has been stable for a moment.
-    """
+    def _start_spark(
+        self, options: Mapping[str, str], previous: RunningSpark | None
+    ) -> RunningSpark:
+        """Start a context. Raises SetupError with the cause that Java gives."""
+        from py4j.protocol import Py4JError  # noqa: PLC0415 - comes with Spark
+        from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
 
-    def __init__(self, current: int = 0) -> None:
-        self.current = current
-        self._seen = current
-        self._seen_since = 0.0
-        self._none_since: float | None = None
+        self._log.mark()
+        try:
+            return start_spark(options, self._log.path, previous)
+        except (Py4JError, PySparkException, OSError, ValueError) as error:
+            cause = self._log.start_failure() or java_cause(error)
+            remedy = f"Java's output is in {self._log.path}."
+            raise SetupError(
+                f"Cannot start Spark ({self._master}): {cause}.", remedy=remedy
+            ) from error
 
-    def observe(self, slots: int, now: float) -> bool:
-        """Take an observation. Returns whether `current` has changed."""
-        if slots != self._seen:
-            self._seen, self._seen_since = slots, now
-        if slots:
-            self._none_since = None
-        elif self._none_since is None:
-            self._none_since = now
-        is_settled = now - self._seen_since >= _SETTLE_SECONDS
-        if slots < self.current or (slots > self.current and is_settled):
-            self.current = slots
-            return True
-        return False
+    def _publish(self, running: RunningSpark | None, problem: SparkProblem | None) -> None:
+        """Set what flows see, and wake those that wait; log a new problem."""
+        with self._changed:
+            is_new = problem is not None and problem != self._problem
+            self._running, self._problem = running, problem
+            self._changed.notify_all()
+        if is_new and problem is not None:
+            _log.log(logging.ERROR if problem.is_hopeless else logging.WARNING, "%s", problem)
 
-    def seconds_without(self, now: float) -> float:
-        """Return for how long there has been no slot."""
-        return 0.0 if self._none_since is None else now - self._none_since
+    def _fail(self, error: BaseException) -> None:
+        with self._changed:
+            self._failure = error
+            self._changed.notify_all()
 
+    # --- the thread, on a cluster
 
-def last_error(log_file: Path) -> str:
-    """Return the last message of Spark's log that is an error, without its time and class."""
-    found = ""
-    with log_file.open(encoding="utf-8", errors="replace") as log:
-        for line in log:
-            _, is_error, message = line.partition(" spark ERROR ")
-            if is_error:
-                found = message.partition(": ")[2].strip()
-    return found
+    def _run_on_cluster(self, options: Mapping[str, str]) -> None:
+        """Keep a context running until the end; replace it if it becomes useless."""
+        backoff = Backoff()
+        running: RunningSpark | None = None
+        while not self._stopping.is_set():
+            if not self._await_master(running, backoff):
+                return
+            try:
+                new = self._start_spark(options, running)
+                if running is None:
+                    self._start_control(new)
+                new.context.addPyFile(str(self._package_zip()))
+            except SetupError as error:
+                if running is None:
+                    raise
+                self._publish(None, SparkProblem(str(error)))
+                self._stopping.wait(backoff.next_pause(slow=True))
+                continue
+            running = new
+            self._publish(running, None)
+            problem = self._watch(running, backoff)
+            if problem is None:
+                return
+            self._slots.observe(0, steady_clock())
+            self._publish(None, problem)
+            running.stop()
+            if not problem.is_hopeless:
+                _log.info("Replacing the SparkContext.")
+            self._stopping.wait(backoff.next_pause(slow=problem.is_hopeless))
+
+    def _await_master(self, running: RunningSpark | None, backoff: Backoff) -> bool:
+        """Wait until a standalone master answers; False: Spark is stopping."""
+        while is_standalone(self._master) and (reason := connection_problem(self._master)):
+            self._publish(None, SparkProblem(f"{reason} Retrying."))
+            if self._stopping.wait(backoff.next_pause()):
+                break
+        del running
+        return not self._stopping.is_set()
+
+    def _start_control(self, running: RunningSpark) -> None:
+        """Listen where Spark's driver does, under the address that it advertises."""
+        conf = running.context.getConf()
+        host = conf.get("spark.driver.host", LOOPBACK)
+        bind_host = conf.get("spark.driver.bindAddress", host)
+        self.control_server.start(self.options.get(CONTROL_HOST_KEY, host), bind_host)
+
+    def _package_zip(self) -> Path:
+        """Zip this package for executors that do not have it installed."""
+        if self._shipped is None:
+            folder = Path(tempfile.mkdtemp(prefix="sparkmirror-"))
+            self._shipped = folder / "sparkmirror.zip"
+            _zip_package(self._shipped)
+        return self._shipped
+
+    def _watch(self, running: RunningSpark, backoff: Backoff) -> SparkProblem | None:
+        """Follow the executors until the context must be replaced; None: there is nothing to do.
+
+        Spark is stopping then, or its JVM has exited, which `failure` reports.
+        """
+        from py4j.protocol import Py4JError  # noqa: PLC0415 - comes with Spark
+
+        had_executors, asked_at = False, 0.0
+        while not self._stopping.wait(_WATCH_SECONDS):
+            try:
+                if running.is_stopped():
+                    return self._stop_problem(had_executors=had_executors)
+                now = steady_clock()
+                slots = running.task_slots()
+                if self._slots.observe(slots, now):
+                    _log.info("Spark can run %d concurrent tasks", slots)
+                if slots:
+                    had_executors = True
+                    backoff.reset()
+                    self._publish(running, None)
+                elif (
+                    now - max(asked_at, now - self._slots.seconds_without(now)) > _DIAGNOSE_SECONDS
+                ):
+                    asked_at = now
+                    problem, is_forgotten = self._diagnose(running)
+                    if is_forgotten:
+                        return problem
+                    self._publish(running, problem)
+            except (Py4JError, OSError, ValueError) as error:
+                if running.exit_code() is not None:
+                    return None
+                if not self._stopping.is_set():
+                    self._publish(
+                        running, SparkProblem(f"Spark does not respond: {java_cause(error)}")
+                    )
+        return None
+
+    def _stop_problem(self, *, had_executors: bool) -> SparkProblem:
+        """Return why Spark has stopped the context."""
+        cause = self._log.last_error() or f"no reason in {self._log.path}"
+        found = classify(self._log.last_executor_failure() or cause)
+        if found.is_hopeless:
+            return found
+        reason = f"Spark stopped the application: {cause}"
+        if had_executors:
+            return SparkProblem(reason)
+        detail = self._log.last_executor_failure()
+        return SparkProblem(
+            f"{reason} No executor could start{f': {detail}' if detail else ''}. Read its stderr "
+            "file in the work directory of the worker. See docs/spark-cluster.md.",
+            is_hopeless=True,
+        )
+
+    def _diagnose(self, running: RunningSpark) -> tuple[SparkProblem, bool]:
+        """Return why there are no executors, and whether the context is useless."""
+        seconds = self._slots.seconds_without(steady_clock())
+        waiting = f"{self._master} has assigned no executors for {seconds:.0f} s; flows wait."
+        if is_standalone(self._master):
+            context = running.context
+            state = read_master_state(
+                running.gateway, running.scala_context, self._master, context.applicationId
+            )
+            if state is not None and not state.knows_application:
+                reason = f"The Spark master {self._master} was restarted without recovery mode."
+                return SparkProblem(f"{reason} It does not know this application."), True
+            cores = int(context.getConf().get("spark.executor.cores", "1"))
+            found = executor_problem(
+                self._master, state, running.scala_context.executorMemory(), cores
+            )
+            if found is not None:
+                return found, False
+        detail = self._log.last_executor_failure()
+        return SparkProblem(f"{waiting} Last failure: {detail}" if detail else waiting), False
 
 
 def _zip_package(path: Path) -> None:

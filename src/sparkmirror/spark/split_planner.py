@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans the splits of a flow, its task settings, and the slots of all flows. Pure."""
+"""Plans the splits of a flow, and its task settings. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.task.messages import PartitionStart, Split, TaskSettings
 
 _LEASE_SECONDS = 5.0
-K = TypeVar("K", bound=Hashable)
 
 
 def plan_splits(starts: Sequence[PartitionStart], max_splits: int) -> tuple[Split, ...]:
@@ -54,21 +52,3 @@ def task_settings(
         dead_letters_topic=dead_letters_topic,
         offsets_cluster=settings.worker_cluster,
     )
-
-
-def allocate_slots(requested: Mapping[K, int], slots: int) -> dict[K, int]:
-    """Return the number of splits of each flow when `slots` Spark tasks can run.
-
-    Copy tasks are long: a flow without a slot would wait for ever. So every flow gets one first,
-    and the rest is distributed in turns.
-    """
-    remaining = max(slots - len(requested), 0)
-    allotted = dict.fromkeys(requested, min(slots, 1))
-    while remaining:
-        unsatisfied = [flow for flow in requested if allotted[flow] < requested[flow]]
-        if not unsatisfied:
-            break
-        for flow in unsatisfied[:remaining]:
-            allotted[flow] += 1
-        remaining -= min(remaining, len(unsatisfied))
-    return allotted

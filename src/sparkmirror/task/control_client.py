@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from sparkmirror.errors import WireError
+from sparkmirror.errors import ControlUnreachableError, WireError
 from sparkmirror.system.clock import steady_clock
 from sparkmirror.task.control_protocol import (
     LENGTH,
@@ -40,11 +40,23 @@ _CONNECT_SECONDS = 10.0
 _FLUSH_SECONDS = 2.0
 
 
+def _connect(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_connection((host, port), _CONNECT_SECONDS)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ControlUnreachableError(
+            f"The executor cannot reach the driver's control channel at {host}:{port}: {reason}. "
+            "Open this port between the executors and the driver, or set "
+            "spark.sparkmirror.control.host and .port to an address that the executors reach."
+        ) from error
+
+
 class ControlClient:
     """Implements `copy_task.ControlChannel`. The constructor connects and receives the split."""
 
     def __init__(self, invitation: ControlEndpoint, split_index: int) -> None:
-        raw = socket.create_connection((invitation.host, invitation.port), _CONNECT_SECONDS)
+        raw = _connect(invitation.host, invitation.port)
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         context = client_context(invitation.certificate)
         self._socket = context.wrap_socket(raw, server_hostname=SERVER_NAME)

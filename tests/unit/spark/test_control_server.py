@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import pytest
 
-from sparkmirror.errors import WireError
+from sparkmirror.errors import ControlUnreachableError, SetupError, WireError
 from sparkmirror.model import ProducerState
 from sparkmirror.spark import control_server
 from sparkmirror.spark.control_server import ControlServer, EpochTasks
@@ -65,7 +65,7 @@ SPLIT = Split(
         PartitionStart("t", 1, "a.t", 20, producer=ProducerState(5, 0, 9), is_handed_over=True),
     ),
 )
-REFUSED = (OSError, WireError)
+REFUSED = (OSError, WireError, ControlUnreachableError)
 
 
 class Epoch:
@@ -82,8 +82,8 @@ class Epoch:
 @pytest.fixture
 def server() -> Iterator[ControlServer]:
     """A control server on a free port."""
-    made = ControlServer(LOOPBACK, LOOPBACK)
-    made.start()
+    made = ControlServer()
+    made.start(LOOPBACK, LOOPBACK)
     try:
         yield made
     finally:
@@ -215,8 +215,8 @@ def test_everything_reported_before_hanging_up_arrives(
 def test_the_end_arrives_and_wakes_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
     """At once, not at the next interval."""
     monkeypatch.setattr(control_server, "_ALIVE_SECONDS", 3600.0)
-    server, woken = ControlServer(LOOPBACK, LOOPBACK), threading.Event()
-    server.start()
+    server, woken = ControlServer(), threading.Event()
+    server.start(LOOPBACK, LOOPBACK)
     epoch = Epoch(server)
     client = ControlClient(epoch.invitation, SPLIT.index)
     try:
@@ -347,8 +347,8 @@ def test_the_lease_is_kept_alive(
 
 def test_stopping_the_server_ends_its_tasks_promptly() -> None:
     """They notice the closed connection before the lease expires."""
-    server = ControlServer(LOOPBACK, LOOPBACK)
-    server.start()
+    server = ControlServer()
+    server.start(LOOPBACK, LOOPBACK)
     epoch = Epoch(server)
     client = ControlClient(epoch.invitation, SPLIT.index)
     try:
@@ -513,10 +513,10 @@ def test_lengths_that_make_no_sense_are_refused(size: int) -> None:
 def test_a_port_in_use_is_an_error_at_start(server: ControlServer) -> None:
     """The caller can say which port and what to do."""
     epoch = Epoch(server)
-    second = ControlServer(LOOPBACK, LOOPBACK, epoch.invitation.port)
+    second = ControlServer(epoch.invitation.port)
 
-    with pytest.raises(OSError, match="in use"):
-        second.start()
+    with pytest.raises(SetupError, match="in use"):
+        second.start(LOOPBACK, LOOPBACK)
 
 
 def test_the_invitation_does_not_name_clusters(epoch: Epoch) -> None:

@@ -74,8 +74,8 @@ class Somewhere:
 
 def test_a_flow_tells_it_once(caplog: pytest.LogCaptureFixture) -> None:
     spark = cast("Any", Somewhere())
-    control = ControlServer("127.0.0.1", "127.0.0.1")
-    control.start()
+    control = ControlServer()
+    control.start("127.0.0.1", "127.0.0.1")
     epochs = EpochRunner("a->b", lambda: spark, control, lambda _progress: None)
     with caplog.at_level(logging.WARNING):
         for _ in range(3):

@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Planning of splits and slots."""
+"""Planning of splits."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkmirror.model import Flow
-from sparkmirror.spark.split_planner import allocate_slots, plan_splits
+from sparkmirror.spark.split_planner import plan_splits
 from sparkmirror.task.messages import PartitionStart, Split
-
-FLOWS = [Flow("a", "b"), Flow("b", "a"), Flow("a", "c")]
 
 
 def starts(**topics: int) -> list[PartitionStart]:
@@ -57,29 +54,3 @@ def test_every_partition_is_in_exactly_one_split(count: int, most: int) -> None:
     )
     sizes = [len(split.partitions) for split in splits]
     assert not sizes or max(sizes) - min(sizes) <= 1
-
-
-def test_slots_are_shared_round_and_one_stays_free() -> None:
-    """Three flows that request 4, 1 and 2 of six slots: five are used."""
-    assert allocate_slots(dict(zip(FLOWS, [4, 1, 2], strict=True)), 6) == {
-        FLOWS[0]: 3,
-        FLOWS[1]: 1,
-        FLOWS[2]: 2,
-    }
-
-
-def test_every_flow_gets_a_slot_even_when_there_are_too_few() -> None:
-    """A flow without a slot would never copy."""
-    assert set(allocate_slots(dict.fromkeys(FLOWS, 5), 2).values()) == {1}
-    assert set(allocate_slots(dict.fromkeys(FLOWS, 5), 3).values()) == {1}
-
-
-@given(wanted=st.lists(st.integers(1, 9), min_size=1, max_size=5), slots=st.integers(1, 40))
-def test_nobody_gets_more_than_wanted_or_starves(wanted: list[int], slots: int) -> None:
-    """All slots are used, unless there are too few."""
-    asked = {Flow("a", f"t{index}"): count for index, count in enumerate(wanted)}
-
-    given_ = allocate_slots(asked, slots)
-
-    assert all(1 <= given_[flow] <= asked[flow] for flow in asked)
-    assert sum(given_.values()) == min(sum(wanted), max(slots, len(asked)))

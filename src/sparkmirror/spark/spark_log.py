@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The log of Spark's JVM: the lines that say why it stopped.
+
+    10:00:02 spark ERROR StandaloneSchedulerBackend: Application has been killed. Reason: ...
+
+The levels are in `log4j2.properties`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+_LINE = re.compile(r"\d\d:\d\d:\d\d spark (?P<level>[A-Z]+) (?P<logger>[\w.$]+): (?P<text>.*)")
+_EXECUTOR = re.compile(r"Executor updated: \S+ is now (?:FAILED|EXITED|LOST)(?: \((?P<why>.*)\))?")
+_START_FAILURE = re.compile(r"(?:Exception in thread \"main\" (?:[\w.$]+: )?|Error: )(?P<text>.+)")
+
+
+class SparkLog:
+    """Reads what was written since `mark`; the file may not exist yet."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._begin = 0
+
+    def mark(self) -> None:
+        """Ignore what was written before: it belongs to another context."""
+        self._begin = self.path.stat().st_size if self.path.exists() else 0
+
+    def last_error(self) -> str:
+        """Return the last error, without its time, level and class; empty if there is none."""
+        found = ""
+        for line in self._lines():
+            matched = _LINE.match(line)
+            if matched and matched["level"] == "ERROR":
+                found = matched["text"].strip()
+        return found
+
+    def last_executor_failure(self) -> str:
+        """Return why the last executor ended, as the cluster reports it."""
+        found = ""
+        for line in self._lines():
+            matched = _EXECUTOR.search(line)
+            if matched:
+                found = matched["why"] or "no reason given"
+        return found
+
+    def start_failure(self) -> str:
+        """Return what Spark's launcher printed if it rejected the options."""
+        for line in self._lines():
+            matched = _START_FAILURE.match(line)
+            if matched:
+                return matched["text"].strip().rstrip(".")
+        return ""
+
+    def _lines(self) -> Iterator[str]:
+        if not self.path.exists():
+            return
+        with self.path.open(encoding="utf-8", errors="replace") as log:
+            log.seek(self._begin)
+            yield from log
