@@ -106,7 +106,7 @@ def test_the_control_port_listens_where_spark_does(
     hosts = tmp_path / "hosts"
     name = subprocess.run(["uname", "-n"], capture_output=True, text=True, check=True).stdout
     hosts.write_text(f"127.0.0.1 localhost\n127.0.1.1 {name}")
-    flow = new_flow(environment={"SPARK_LOCAL_IP": "127.0.0.2"})
+    flow = new_flow(environment={"SPARK_LOCAL_IP": "127.0.0.2"}, driver_host="")
     flow.start_with_hosts(hosts, f"spark.master = {shared_spark.url}", *ONE_CORE)
     _copies(flow)
     listening = {

@@ -58,8 +58,13 @@ class ClusterFlow:
         *,
         python: Path | None = None,
         environment: Mapping[str, str] | None = None,
+        driver_host: str = "127.0.0.1",
     ) -> None:
-        """Python is the executors'; None leaves it to the flow's configuration."""
+        """Python is the executors'; None leaves it to the flow's configuration.
+
+        Without a driver's host Spark chooses one.
+        """
+        self._host = (f"spark.driver.host = {driver_host}",) if driver_host else ()
         self.source, self.target = clusters
         self.directory = directory
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -71,7 +76,6 @@ class ClusterFlow:
             **({"PYSPARK_PYTHON": str(python)} if python else {}),
             **(environment or {}),
         }
-        self.lines: list[str] = []
         self._stack = stack
         self._metrics = ReservedPort()
         self._file: Path | None = None
@@ -93,7 +97,7 @@ class ClusterFlow:
                 self.directory,
                 {self.alias: self.source, "b": self.target},
                 "spark.executor.memory = 512m",
-                "spark.driver.host = 127.0.0.1",
+                *self._host,
                 f"{self.flow}.enabled = true",
                 f"{self.flow}.topics = {self.topic}",
                 f"{self.flow}.tasks.max = {PARTITIONS}",
