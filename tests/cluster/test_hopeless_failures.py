@@ -45,13 +45,13 @@ def cases(folder: Path) -> dict[str, Case]:
     assert version
     return {
         "executor cannot start": Case(
-            ("spark.executor.extraJavaOptions = -XX:+NoSuchFlag",), ("NoSuchFlag",)
+            ("spark.executor.extraJavaOptions = -javaagent:/nowhere.jar",), ("executor", "code 1")
         ),
         "executor too large": Case(
-            ("spark.executor.memory = 1000g",), ("spark.executor.memory", "1000g")
+            ("spark.executor.memory = 1000g",), ("spark.executor.memory", "1024000 MiB")
         ),
         "missing module": Case(
-            (), ("No module named", "spark.pyspark.python"), {"PYSPARK_PYTHON": str(empty)}
+            (), ("no module", "sparkmirror pack"), {"PYSPARK_PYTHON": str(empty)}
         ),
         "other Python": Case(
             (f"spark.pyspark.python = {other}",), (version[0], "spark.pyspark.python")
