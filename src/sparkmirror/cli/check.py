@@ -18,6 +18,7 @@ from sparkmirror.cli.check_report import (
     plain_lines,
     print_tables,
 )
+from sparkmirror.cli.check_spark import check_spark
 from sparkmirror.config.files.notices import NoticeLevel
 from sparkmirror.config.files.properties import PropertiesFile, read_properties
 from sparkmirror.config.files.spark_conf import displayed_spark_conf
@@ -41,7 +42,12 @@ def check(
     ],
     *,
     connect: Annotated[
-        bool, typer.Option("--connect", help="Also connect to every broker of every cluster.")
+        bool,
+        typer.Option(
+            "--connect",
+            help="Also connect to every broker of every cluster, and run a job on the executors "
+            "of a Spark cluster.",
+        ),
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     clusters: Annotated[
@@ -70,13 +76,17 @@ def check(
 
 def _report(file: PropertiesFile, targets: list[str], *, connect: bool) -> CheckReport:
     if not is_worker_file(file):
-        return check_mirror_config(MirrorConfig(file), targets, connect=connect)
+        mirror = MirrorConfig(file)
+        report = check_mirror_config(mirror, targets, connect=connect)
+        return check_spark(report, file, lambda: mirror.spark, connect=connect)
     if targets:
         raise ConfigError(
             f"--clusters names {', '.join(targets)}, but {file.name} is the file of a Connect "
             "worker, which has one cluster: leave the option out."
         )
-    return check_worker_config(WorkerConfig(file), connect=connect)
+    worker = WorkerConfig(file)
+    report = check_worker_config(worker, connect=connect)
+    return check_spark(report, file, lambda: worker.settings.spark, connect=connect)
 
 
 def check_worker_config(file: WorkerConfig, *, connect: bool) -> CheckReport:

@@ -22,6 +22,8 @@ from sparkmirror.kafka.broker_capabilities import (
 )
 from sparkmirror.kafka.cluster_probe import BrokerProbe, ClusterProbe
 from sparkmirror.model import Flow
+from sparkmirror.spark.cluster_check import SparkClusterReport
+from sparkmirror.spark.executor_probe import ExecutorReport
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -91,11 +93,14 @@ class CheckReport:
     spark: tuple[tuple[str, str], ...]
     clusters: tuple[ClusterReport, ...] = ()
     worker: tuple[EffectiveValue, ...] | None = None  # the values of a Connect worker's file
+    spark_cluster: SparkClusterReport | None = None  # None: not tested, or on this machine
 
     @property
     def ok(self) -> bool:
-        return all(n.level is not NoticeLevel.ERROR for n in self.notices) and all(
-            cluster.ok for cluster in self.clusters
+        return (
+            all(n.level is not NoticeLevel.ERROR for n in self.notices)
+            and all(cluster.ok for cluster in self.clusters)
+            and (self.spark_cluster is None or self.spark_cluster.ok)
         )
 
 
@@ -112,6 +117,8 @@ def plain_lines(report: CheckReport) -> Iterator[str]:
         yield from (f"    {key} = {text}" for key, text in report.spark)
     for cluster in report.clusters:
         yield from _plain_cluster(cluster)
+    if report.spark_cluster is not None:
+        yield from _plain_spark(report.spark_cluster)
     for found in report.notices:
         yield f"{found.level.value}: {found}"
     yield _summary(report)
@@ -149,6 +156,25 @@ def _plain_cluster(cluster: ClusterReport) -> Iterator[str]:
         yield "    permissions: nothing is missing"
 
 
+def _plain_spark(spark: SparkClusterReport) -> Iterator[str]:
+    yield f"Spark cluster {spark.master}: {spark.slots} concurrent tasks"
+    for one in spark.executors:
+        found = [f"Python {one.python}"] if one.python else []
+        found += [f"sparkmirror {one.sparkmirror}"] if one.sparkmirror else []
+        yield f"    executor on {one.host}: {', '.join(found) or 'cannot run tasks'}"
+        yield from (
+            f"        error: cannot connect to broker {address}: {error}."
+            for address, error in one.unreachable
+        )
+    if spark.problem:
+        yield f"    error: {spark.problem}"
+    elif spark.ok:
+        yield (
+            "    executors: nothing is missing; they reach the control address and "
+            f"{spark.brokers} brokers"
+        )
+
+
 def _whose(cluster: ClusterReport, brokers: list[BrokerProbe]) -> str:
     """Name the brokers unless they are all of the cluster."""
     if len(brokers) == len(cluster.probe.brokers):
@@ -169,10 +195,30 @@ def print_tables(report: CheckReport, console: Console) -> None:
     for cluster in report.clusters:
         for line in _plain_cluster(cluster):
             console.print(line, markup=False, style="" if cluster.ok else "yellow")
+    if report.spark_cluster is not None:
+        print_spark(report.spark_cluster, console)
     for found in report.notices:
         style = _STYLES[found.level]
         console.print(f"{found.level.value}: {found}", markup=False, style=style)
     console.print(_summary(report), markup=False, style="green" if report.ok else "bold red")
+
+
+def print_spark(spark: SparkClusterReport, console: Console) -> None:
+    table = Table(
+        title=escape(f"Spark cluster {spark.master}: {spark.slots} concurrent tasks"),
+        title_justify="left",
+        title_style="bold",
+    )
+    for heading in ("executor on", "Python", "interpreter", "sparkmirror", "problems"):
+        table.add_column(heading, overflow="fold")
+    for one in spark.executors:
+        problems = [f"{address}: {error}" for address, error in one.unreachable]
+        problems += [*one.import_errors, *filter(None, [one.control_error, one.failure])]
+        cells = (one.host, one.python, one.executable, one.sparkmirror, "\n".join(problems) or "-")
+        table.add_row(*map(escape, cells), style="" if one.ok else "yellow")
+    console.print(table)
+    if spark.problem:
+        console.print(f"error: {spark.problem}", markup=False, style="bold red")
 
 
 def _table(title: str, shown: Iterable[EffectiveValue]) -> Table:
@@ -208,6 +254,8 @@ def _summary(report: CheckReport) -> str:
     found = f"errors: {counts[NoticeLevel.ERROR]}, warnings: {counts[NoticeLevel.WARNING]}"
     with_problems = [cluster.probe.alias for cluster in report.clusters if not cluster.ok]
     problems = f"; problems on clusters {', '.join(with_problems)}" if with_problems else ""
+    if report.spark_cluster is not None and not report.spark_cluster.ok:
+        problems += "; problems on the Spark cluster"
     kind = f"enabled flows: {flows}" if report.worker is None else _WORKER
     return f"{report.file}: {kind}, {found}{problems}"
 
@@ -237,6 +285,9 @@ def as_json(report: CheckReport) -> str:
                 for n in report.notices
             ],
             "clusters": [_json_cluster(cluster) for cluster in report.clusters],
+            "spark_cluster": (
+                None if report.spark_cluster is None else _json_spark(report.spark_cluster)
+            ),
         },
         indent=2,
         ensure_ascii=False,
@@ -284,4 +335,29 @@ def _json_cluster(cluster: ClusterReport) -> dict[str, object]:
             for brokers, one in cluster.limits
         ],
         "missing_permissions": list(cluster.missing),
+    }
+
+
+def _json_spark(spark: SparkClusterReport) -> dict[str, object]:
+    return {
+        "master": spark.master,
+        "ok": spark.ok,
+        "slots": spark.slots,
+        "problem": spark.problem,
+        "executors": [_json_executor(one) for one in spark.executors],
+    }
+
+
+def _json_executor(one: ExecutorReport) -> dict[str, object]:
+    return {
+        "host": one.host,
+        "directory": one.directory,
+        "ok": one.ok,
+        "python": one.python,
+        "executable": one.executable,
+        "sparkmirror": one.sparkmirror,
+        "import_errors": list(one.import_errors),
+        "unreachable": [{"address": a, "error": error} for a, error in one.unreachable],
+        "control_error": one.control_error,
+        "failure": one.failure,
     }

@@ -16,6 +16,8 @@ from sparkmirror.cli.groups import app as groups_app
 from sparkmirror.cli.ledger import ledger
 from sparkmirror.cli.local import app as local_app
 from sparkmirror.cli.offsets import app as offsets_app
+from sparkmirror.cli.pack import pack
+from sparkmirror.cli.submit_script import submit_script
 
 app = typer.Typer(
     name="sparkmirror",
@@ -161,6 +163,14 @@ app.command(
     epilog="Examples:  sparkmirror ledger mm2.properties  |  sparkmirror ledger mm2.properties "
     "--topic orders  |  sparkmirror ledger mm2.properties --flow 'primary->backup' --json"
 )(ledger)
+app.command(
+    epilog="Examples:  sparkmirror pack  |  sparkmirror pack env.tar.gz --with my-policies  |  "
+    "sparkmirror pack env.tar.gz --python /usr/bin/python3.11"
+)(pack)
+app.command(
+    epilog="Example:  spark-submit --master spark://host:7077 $(sparkmirror submit-script) "
+    "run mm2.properties"
+)(submit_script)
 app.add_typer(groups_app, name="groups")
 app.add_typer(offsets_app, name="offsets")
 app.add_typer(local_app, name="local")

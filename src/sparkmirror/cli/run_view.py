@@ -203,6 +203,8 @@ class LineView:
             for key, problem in now.items():
                 if key not in before:
                     _log.warning(f"{one.flow}: {problem}")
+            if not now and one.state in _WAITING:
+                continue  # the state has another problem
             if before and not now:
                 _log.info(f"{one.flow}: all problems are resolved")
             self._problems[one.flow] = set(now)

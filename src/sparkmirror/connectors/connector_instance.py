@@ -28,7 +28,7 @@ from sparkmirror.connectors.foreign_writers import ForeignWriters
 from sparkmirror.connectors.heartbeat_connector import MirrorHeartbeatConnector
 from sparkmirror.connectors.internal_topic_setup import InternalTopicSetup
 from sparkmirror.connectors.on_demand_topics import OnDemandTopics
-from sparkmirror.connectors.source_connector import SPARK, MirrorSourceConnector
+from sparkmirror.connectors.source_connector import MirrorSourceConnector
 from sparkmirror.connectors.targets import ConnectorSpec
 from sparkmirror.errors import ClusterError, SparkmirrorError
 from sparkmirror.policy.loading import FlowPolicy, load_policy
@@ -247,7 +247,7 @@ def _build_source(
         spark.context,
         spark.control_server,
         on_progress,
-        on_waiting=lambda problem: status.set_problem(SPARK, problem),
+        on_waiting=status.set_waiting_splits,
         before=status.epoch,
     )
     return MirrorSourceConnector(

@@ -124,5 +124,7 @@ def _task(
     state, trace = connector.state, connector.trace
     if state is RunState.RUNNING and one.failures:
         state, trace = RunState.FAILED, "\n".join(one.failures)
+    elif state is RunState.RUNNING and not one.has_slot:
+        state = RunState.UNASSIGNED
     topics = tuple(map(remote_name, one.copied))
     return ReportedState(state, trace, join_sentences(one.warnings), one.partitions, topics)

@@ -44,8 +44,7 @@ _DELIVERY = {  # said where it is not the default
     ExactlyOnce.PREPARING: "exactly-once is being prepared: still without transactions",
     ExactlyOnce.ENABLED: "exactly-once, in transactions",
 }
-SPARK = "spark"  # the key of its problems in the status
-_NO_SLOT = "Spark has no task slot for this flow"
+_NO_SLOT = "waiting for Spark to start executors"
 _SLOT_SECONDS = 1.0
 _TURN_SECONDS = 20.0  # of an epoch if other flows wait for the slot
 T = TypeVar("T")
@@ -217,10 +216,10 @@ class MirrorSourceConnector:
         result = self._epochs.run(
             splits,
             settings,
-            lambda: self._capacity().slots != capacity.slots,
+            lambda: min(self._capacity().slots, len(starts)) != min(capacity.slots, len(starts)),
             takes_turns=capacity.is_time_shared,
         )
-        self._status.set_problem(SPARK, "")
+        self._status.set_waiting_splits(())
         self._start_positions.update_from(result)
         # The same plan would leave the same splits idle; other slots are a new chance.
         is_same = self._capacity().slots == capacity.slots

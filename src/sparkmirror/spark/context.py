@@ -10,18 +10,31 @@ as a query takes two seconds more at the start and 100 MiB (Catalyst in the JVM,
 from __future__ import annotations
 
 import os
-import re
 import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from importlib.metadata import distribution, version
+from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparkmirror.config.files.spark_conf import SENSITIVE_PATTERN, is_sensitive
+from sparkmirror.spark.executor_environment import (
+    DAEMON_MODULE,
+    QUICK_JAVA,
+    executor_defaults,
+    executor_python,
+)
+from sparkmirror.spark.master_url import LOCAL
+from sparkmirror.spark.submitted_conf import (
+    runs_under_spark_submit,
+    spark_defaults,
+    spark_home,
+    submitted_conf,
+    submitted_gateway,
+)
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -33,7 +46,6 @@ TASK_FAILURES = 4
 SPARE_SLOTS = 16
 _FLOW_START_SECONDS = 0.3
 _CLASS_LIST_VERSION = 2  # change it when other classes are loaded: older archives lack them
-_LOCAL = re.compile(r"local(\[(?P<threads>\d+|\*)(,(?P<failures>\d+))?])?$")
 
 
 def choose_master(requested: str | None, splits: int) -> str:
@@ -43,7 +55,7 @@ def choose_master(requested: str | None, splits: int) -> str:
     """
     if requested is None:
         return f"local[{splits + 1 + SPARE_SLOTS},{TASK_FAILURES}]"
-    found = _LOCAL.match(requested)
+    found = LOCAL.match(requested)
     if found and found["failures"] is None:
         return f"local[{found['threads'] or 1},{TASK_FAILURES}]"
     return requested
@@ -51,7 +63,7 @@ def choose_master(requested: str | None, splits: int) -> str:
 
 def is_local(master: str) -> bool:
     """Whether Spark's tasks run in the driver's JVM, so that the number of slots is fixed."""
-    return _LOCAL.match(master) is not None
+    return LOCAL.match(master) is not None
 
 
 def is_on_this_machine(master: str) -> bool:
@@ -62,8 +74,12 @@ def is_on_this_machine(master: str) -> bool:
 def spark_options(
     master: str, user: Mapping[str, str], *, archive: Path | None, dump: Path | None = None
 ) -> dict[str, str]:
-    """Return all Spark options; the user's options win, except where a flow would break."""
-    java = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xss4m"]
+    """Return all Spark options; the user's options win, except where a flow would break.
+
+    `spark-defaults.conf` wins over our defaults, the user's options over it, and those of
+    spark-submit's command line over all.
+    """
+    java = [*QUICK_JAVA, "-Xss4m"]
     java.append(f"-Dlog4j2.configurationFile={files('sparkmirror.spark') / 'log4j2.properties'}")
     if dump is not None:
         java += [f"-XX:ArchiveClassesAtExit={dump}", "-Xlog:disable", "-Xlog:all=off"]
@@ -83,14 +99,17 @@ def spark_options(
             "spark.driver.host": LOOPBACK,
             "spark.driver.bindAddress": LOOPBACK,
             # The executors' Python is this one, so it can start with our module.
-            "spark.python.daemon.module": "sparkmirror.spark.daemon",
+            "spark.python.daemon.module": DAEMON_MODULE,
             # TCP's delayed acknowledgements between Java and Python doubled the change of epoch.
             "spark.python.unix.domain.socket.enabled": "true",
         }
-    options |= user
+    chosen = {**spark_defaults(), **user, **submitted_conf()}
+    chosen.pop("spark.master", None)
+    if not is_on_this_machine(master):
+        options |= executor_defaults(chosen)
+        chosen.pop("spark.executorEnv.PYTHONPATH", None)  # it is in the defaults
+    options |= chosen
     options["spark.speculation"] = "false"  # a second attempt of a copy task would write twice
-    if is_on_this_machine(master):
-        options["spark.master"] = master
     return options
 
 
@@ -101,9 +120,15 @@ class RunningSpark:
     context: SparkContext
     gateway: Any
     scala_context: Any
+    parent: int  # the process that has started this one
 
     def exit_code(self) -> int | None:
-        """Return the exit code of Spark's JVM, None while it runs."""
+        """Return the exit code of Spark's JVM, None while it runs.
+
+        Under spark-submit the JVM is our parent; its code is unknown, and 1 stands for it.
+        """
+        if self.gateway.proc is None:
+            return None if os.getppid() == self.parent else 1
         code: int | None = self.gateway.proc.poll()
         return code
 
@@ -139,27 +164,30 @@ def start_spark(
     Secrets are not on the command line, which other users can read: the context gets them through
     the gateway. SPARK_LOCAL_IP and the bind address keep Spark's web page on loopback, too.
     """
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ["PYSPARK_PYTHON"] = executor_python(options, os.environ)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if is_on_this_machine(options["spark.master"]):
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     # Importing takes half a second; this runs in the background.
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415
-    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
 
-    public = [(key, text) for key, text in options.items() if not is_sensitive(key)]
-    conf = SparkConf(loadDefaults=False).setAll(public)
-    if previous is not None:
-        gateway = previous.gateway
-    else:
-        with log_file.open("ab") as log:
-            # A separate process group: signals to our process group are handled here, in order.
-            gateway = launch_gateway(
-                conf, popen_kwargs={"stdout": log, "stderr": log, "process_group": 0}
-            )
+    conf = SparkConf(loadDefaults=False)
+    gateway = previous.gateway if previous else _gateway(conf, options, log_file)
     context = SparkContext(conf=conf.setAll([*options.items()]), gateway=gateway)
     scala_context = gateway.jvm.org.apache.spark.SparkContext.getOrCreate()
-    return RunningSpark(context, gateway, scala_context)
+    return RunningSpark(context, gateway, scala_context, os.getppid())
+
+
+def _gateway(conf: Any, options: Mapping[str, str], log_file: Path) -> Any:
+    if runs_under_spark_submit():
+        log_file.touch()  # Spark's log is the one of spark-submit
+        return submitted_gateway()
+    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - as above
+
+    conf.setAll([(key, text) for key, text in options.items() if not is_sensitive(key)])
+    with log_file.open("ab") as log:
+        # A separate process group: signals to our process group are handled here, in order.
+        return launch_gateway(conf, popen_kwargs={"stdout": log, "stderr": log, "process_group": 0})
 
 
 def warm_up(spark: SparkContext) -> None:
@@ -176,10 +204,7 @@ def warm_up(spark: SparkContext) -> None:
 
 def spark_jars() -> Path:
     """Return the directory of Spark's jars, without importing PySpark (half a second)."""
-    home = os.environ.get("SPARK_HOME")
-    if home is not None:
-        return Path(home) / "jars"
-    return Path(str(distribution("pyspark").locate_file("pyspark/jars")))
+    return spark_home() / "jars"
 
 
 def archive_name(java_build: str, jars: Path) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -72,14 +72,14 @@ class EpochRunner:
         control: ControlServer,
         on_progress: Callable[[Progress], None],
         *,
-        on_waiting: Callable[[str], None] = lambda _: None,
+        on_waiting: Callable[[Collection[int]], None] = lambda _: None,
         before: int = 0,
     ) -> None:
         self._name = name  # jobs are cancelled by name: no other flow may have it
         self._spark = spark
         self._control = control
         self._on_progress = on_progress
-        self._on_waiting = on_waiting  # receives why splits have no task; empty if all have one
+        self._on_waiting = on_waiting  # receives the splits that have had no task for some time
         self._tasks: EpochTasks | None = None
         self._lock = threading.Lock()
         self._end_early = False
@@ -189,8 +189,7 @@ class EpochRunner:
     ) -> None:
         ended_at: float | None = None
         while not stop.wait(_WATCH_SECONDS):
-            waiting = tasks.waiting_splits(_RETRY_SECONDS)
-            self._on_waiting(_describe_waiting(tasks, waiting))
+            self._on_waiting(tasks.waiting_splits(_RETRY_SECONDS))
             reason = _cancel_reason(tasks, ended_at, takes_turns=takes_turns)
             if reason:
                 tasks.cancel_reason = reason
@@ -226,12 +225,6 @@ def _cancel_reason(tasks: EpochTasks, ended_at: float | None, *, takes_turns: bo
         return f"{len(unstarted)} tasks never started"
     waiting = tasks.waiting_splits()
     return f"splits {waiting} have no task" if ending_seconds > _END_SECONDS and waiting else ""
-
-
-def _describe_waiting(tasks: EpochTasks, waiting: list[int]) -> str:
-    if not waiting:
-        return ""
-    return f"{len(waiting)} of {tasks.split_count} splits wait for a Spark task slot"
 
 
 def _ends_from(receipts: list[Receipt]) -> dict[TopicPartition, PartitionEnd]:

@@ -13,7 +13,7 @@ import math
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -87,6 +87,7 @@ class TaskSnapshot:
     failures: tuple[str, ...] = ()  # of partitions that need manual action
     warnings: tuple[str, ...] = ()  # problems that are retried
     copied: tuple[str, ...] = ()  # source topics of which it has copied records
+    has_slot: bool = True  # false: the split waits for a Spark task slot
 
 
 @dataclass(slots=True)
@@ -136,6 +137,7 @@ class FlowStatus:
         self._epoch = 0
         self._parts: dict[TopicPartition, _Partition] = {}
         self._tasks: dict[int, _Task] = {}
+        self._waiting_splits: frozenset[int] = frozenset()
         self._flow_problems: dict[str, str] = {}
         self._notices = 0
         self._incidents = IncidentCounter(flow)
@@ -185,6 +187,11 @@ class FlowStatus:
             else:
                 self._flow_problems.pop(topic, None)
 
+    def set_waiting_splits(self, splits: Collection[int]) -> None:
+        """Set the splits of the epoch that have no Spark task."""
+        with self._lock:
+            self._waiting_splits = frozenset(splits)
+
     def count_change(self, what: str, times: int = 1) -> None:
         """Count a change of the target's topics, configs or ACLs, such as `created`."""
         with self._lock:
@@ -209,6 +216,7 @@ class FlowStatus:
             assigned = splits or {}
             self._epoch = number
             old, self._parts, self._tasks = self._parts, {}, {}
+            self._waiting_splits = frozenset()
             for tp, position, stop_at in starts:
                 before = old.get(tp)
                 self._parts[tp] = _Partition(
@@ -356,11 +364,21 @@ class FlowStatus:
             warnings[_slow(task.unacked_seconds)] = None
         copied = dict.fromkeys(tp.topic for tp, part in parts if part.counted_records)
         partitions = tuple(tp for tp, _ in parts)
-        return TaskSnapshot(split, partitions, tuple(failures), tuple(warnings), tuple(copied))
+        has_slot = split not in self._waiting_splits
+        if not has_slot:
+            warnings = {"waits for a Spark task slot; its partitions are not copied": None}
+        return TaskSnapshot(
+            split, partitions, tuple(failures), tuple(warnings), tuple(copied), has_slot
+        )
 
     def _problems(self, parts: Sequence[_Partition]) -> tuple[str, ...]:
         found = [part.problem for part in parts if part.problem]
         found += self._flow_problems.values()
+        if self._waiting_splits:
+            count = len({part.split for part in parts})
+            found.append(
+                f"{len(self._waiting_splits)} of {count} splits wait for a Spark task slot"
+            )
         found += [task.problem for task in self._tasks.values() if task.problem]
         slowest = max((task.unacked_seconds for task in self._tasks.values()), default=0.0)
         if slowest > _SLOW_ACK_SECONDS:

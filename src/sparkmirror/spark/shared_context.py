@@ -35,15 +35,11 @@ from sparkmirror.spark.context import (
     warm_up,
 )
 from sparkmirror.spark.control_server import ControlServer
+from sparkmirror.spark.executor_monitor import ExecutorMonitor, Verdict
 from sparkmirror.spark.slots import FlowCapacity, SlotAllocator
 from sparkmirror.spark.spark_log import SparkLog
-from sparkmirror.spark.spark_problem import SparkProblem, classify, java_cause
-from sparkmirror.spark.standalone_master import (
-    connection_problem,
-    executor_problem,
-    is_standalone,
-    read_master_state,
-)
+from sparkmirror.spark.spark_problem import SparkProblem, java_cause
+from sparkmirror.spark.standalone_master import connection_problem, is_standalone
 from sparkmirror.system.cache_directory import cache_directory, ensure_writable
 from sparkmirror.system.clock import steady_clock
 from sparkmirror.wire.backoff import Backoff
@@ -55,7 +51,6 @@ CONTROL_HOST_KEY = "spark.sparkmirror.control.host"  # what executors connect to
 CONTROL_PORT_KEY = "spark.sparkmirror.control.port"  # executors must reach it through firewalls
 _MAX_PORT = 65535
 _WATCH_SECONDS = 1.0
-_DIAGNOSE_SECONDS = 5.0  # without executors; a cluster assigns them within seconds
 _log = logging.getLogger(__name__)
 K = TypeVar("K", bound=Hashable)
 
@@ -250,39 +245,35 @@ class SharedSparkContext(Generic[K]):
         """Keep a context running until the end; replace it if it becomes useless."""
         backoff = Backoff()
         running: RunningSpark | None = None
-        while not self._stopping.is_set():
-            if not self._await_master(running, backoff):
-                return
+        while self._await_master(backoff):
             try:
                 new = self._start_spark(options, running)
-                if running is None:
+                if running is None and not is_on_this_machine(self._master):
                     self._start_control(new)
                 new.context.addPyFile(str(self._package_zip()))
             except SetupError as error:
                 if running is None:
                     raise
-                self._publish(None, SparkProblem(str(error)))
-                self._stopping.wait(backoff.next_pause(slow=True))
-                continue
-            running = new
-            self._publish(running, None)
-            problem = self._watch(running, backoff)
-            if problem is None:
-                return
+                problem, is_hopeless = SparkProblem(str(error)), True
+            else:
+                running = new
+                found = self._watch(running, backoff)
+                if found is None:
+                    return
+                problem, is_hopeless = found, found.is_hopeless
             self._slots.observe(0, steady_clock())
             self._publish(None, problem)
             running.stop()
-            if not problem.is_hopeless:
-                _log.info("Replacing the SparkContext.")
-            self._stopping.wait(backoff.next_pause(slow=problem.is_hopeless))
+            pause = backoff.next_pause(slow=is_hopeless)
+            _log.info("Replacing the SparkContext in %.0f s", pause)
+            self._stopping.wait(pause)
 
-    def _await_master(self, running: RunningSpark | None, backoff: Backoff) -> bool:
+    def _await_master(self, backoff: Backoff) -> bool:
         """Wait until a standalone master answers; False: Spark is stopping."""
         while is_standalone(self._master) and (reason := connection_problem(self._master)):
             self._publish(None, SparkProblem(f"{reason} Retrying."))
             if self._stopping.wait(backoff.next_pause()):
                 break
-        del running
         return not self._stopping.is_set()
 
     def _start_control(self, running: RunningSpark) -> None:
@@ -301,78 +292,36 @@ class SharedSparkContext(Generic[K]):
         return self._shipped
 
     def _watch(self, running: RunningSpark, backoff: Backoff) -> SparkProblem | None:
-        """Follow the executors until the context must be replaced; None: there is nothing to do.
+        """Publish what executors can do, until the context is useless; returns the reason.
 
-        Spark is stopping then, or its JVM has exited, which `failure` reports.
+        None: Spark is stopping, or its JVM has exited, which `failure` reports. A hopeless problem
+        of an earlier context stays visible until tasks can run.
         """
         from py4j.protocol import Py4JError  # noqa: PLC0415 - comes with Spark
 
-        had_executors, asked_at = False, 0.0
+        monitor = ExecutorMonitor(running, self._master, self._slots, self._log)
+        earlier = self._problem if self._problem and self._problem.is_hopeless else None
+        slots = 0
+        self._publish(running, earlier)
         while not self._stopping.wait(_WATCH_SECONDS):
             try:
-                if running.is_stopped():
-                    return self._stop_problem(had_executors=had_executors)
-                now = steady_clock()
-                slots = running.task_slots()
-                if self._slots.observe(slots, now):
-                    _log.info("Spark can run %d concurrent tasks", slots)
-                if slots:
-                    had_executors = True
-                    backoff.reset()
-                    self._publish(running, None)
-                elif (
-                    now - max(asked_at, now - self._slots.seconds_without(now)) > _DIAGNOSE_SECONDS
-                ):
-                    asked_at = now
-                    problem, is_forgotten = self._diagnose(running)
-                    if is_forgotten:
-                        return problem
-                    self._publish(running, problem)
+                verdict = monitor.check(steady_clock())
             except (Py4JError, OSError, ValueError) as error:
                 if running.exit_code() is not None:
                     return None
-                if not self._stopping.is_set():
-                    self._publish(
-                        running, SparkProblem(f"Spark does not respond: {java_cause(error)}")
-                    )
+                reason = f"Spark does not respond: {java_cause(error)}"
+                verdict = Verdict(slots, SparkProblem(reason))
+            if verdict.is_useless:
+                return verdict.problem
+            if verdict.slots:
+                earlier = None
+                backoff.reset()
+            if verdict.slots != slots:
+                _log.info("Spark can run %d concurrent tasks", verdict.slots)
+                slots = verdict.slots
+            is_news = verdict.problem is not None and verdict.problem.is_hopeless
+            self._publish(running, verdict.problem if is_news else earlier or verdict.problem)
         return None
-
-    def _stop_problem(self, *, had_executors: bool) -> SparkProblem:
-        """Return why Spark has stopped the context."""
-        cause = self._log.last_error() or f"no reason in {self._log.path}"
-        found = classify(self._log.last_executor_failure() or cause)
-        if found.is_hopeless:
-            return found
-        reason = f"Spark stopped the application: {cause}"
-        if had_executors:
-            return SparkProblem(reason)
-        detail = self._log.last_executor_failure()
-        return SparkProblem(
-            f"{reason} No executor could start{f': {detail}' if detail else ''}. Read its stderr "
-            "file in the work directory of the worker. See docs/spark-cluster.md.",
-            is_hopeless=True,
-        )
-
-    def _diagnose(self, running: RunningSpark) -> tuple[SparkProblem, bool]:
-        """Return why there are no executors, and whether the context is useless."""
-        seconds = self._slots.seconds_without(steady_clock())
-        waiting = f"{self._master} has assigned no executors for {seconds:.0f} s; flows wait."
-        if is_standalone(self._master):
-            context = running.context
-            state = read_master_state(
-                running.gateway, running.scala_context, self._master, context.applicationId
-            )
-            if state is not None and not state.knows_application:
-                reason = f"The Spark master {self._master} was restarted without recovery mode."
-                return SparkProblem(f"{reason} It does not know this application."), True
-            cores = int(context.getConf().get("spark.executor.cores", "1"))
-            found = executor_problem(
-                self._master, state, running.scala_context.executorMemory(), cores
-            )
-            if found is not None:
-                return found, False
-        detail = self._log.last_executor_failure()
-        return SparkProblem(f"{waiting} Last failure: {detail}" if detail else waiting), False
 
 
 def _zip_package(path: Path) -> None:

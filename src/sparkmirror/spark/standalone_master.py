@@ -12,6 +12,7 @@ import socket
 from dataclasses import dataclass
 from typing import Any
 
+from sparkmirror.spark.context import RunningSpark
 from sparkmirror.spark.spark_problem import SparkProblem
 
 _PREFIX = "spark://"
@@ -57,14 +58,13 @@ def connection_problem(master: str) -> str:
     return f"Cannot reach the Spark master {master} ({'; '.join(reasons)})."
 
 
-def read_master_state(
-    gateway: Any, scala_context: Any, master: str, application: str
-) -> MasterState | None:
+def read_master_state(running: RunningSpark, master: str) -> MasterState | None:
     """Ask the masters; None if no active one answers. Raises Py4JError as the calls do."""
     from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - comes with Spark, which starts late
 
-    jvm = gateway.jvm
-    rpc = scala_context.schedulerBackend().rpcEnv()
+    jvm = running.gateway.jvm
+    application = running.context.applicationId
+    rpc = running.scala_context.schedulerBackend().rpcEnv()
     request = _scala_object(jvm.org.apache.spark.deploy, "DeployMessages$RequestMasterState$")
     tag = _scala_object(jvm.scala.reflect, "ClassTag$").apply(
         jvm.java.lang.Class.forName("java.lang.Object")

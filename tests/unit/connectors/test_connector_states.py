@@ -18,6 +18,7 @@ from sparkmirror.model import TopicPartition
 from sparkmirror.spark.flow_status import FlowSnapshot, FlowState, FlowStatus, TaskSnapshot
 
 ORDERS = TopicPartition("orders", 0)
+OTHER = TopicPartition("orders", 1)
 WELL = TaskSnapshot(0, (ORDERS,))
 STUCK = TaskSnapshot(1, (ORDERS,), ("orders-0: forbidden", "orders-1: damaged"), ("b is slow",))
 LATE = TaskSnapshot(2, (ORDERS,), (), ("no leader", "b is slow"))
@@ -44,6 +45,21 @@ def test_only_the_task_whose_partitions_failed_is_failed() -> None:
         ),
         2: ReportedState(RunState.RUNNING, warning="no leader; b is slow", partitions=(ORDERS,)),
     }
+
+
+def test_a_task_without_a_spark_slot_is_unassigned() -> None:
+    """The other tasks of the connector run."""
+    made = FlowStatus("a->b|copy")
+    made.begin_epoch(1, [(ORDERS, 0, None), (OTHER, 0, None)], {ORDERS: 0, OTHER: 1})
+    made.set_state(FlowState.RUNNING)
+    made.set_waiting_splits([1])
+    found = source_state(made.snapshot(), made.tasks())
+    assert [found.tasks[n].state for n in (0, 1)] == [RunState.RUNNING, RunState.UNASSIGNED]
+    assert "waits for a Spark task slot" in found.tasks[1].warning
+    assert "1 of 2 splits wait for a Spark task slot" in made.snapshot().problems
+
+    made.begin_epoch(2, [(ORDERS, 0, None)], {ORDERS: 0})
+    assert not made.snapshot().problems
 
 
 def test_trouble_that_may_go_away_is_a_warning() -> None:

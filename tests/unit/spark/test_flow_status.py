@@ -67,6 +67,25 @@ def test_another_attempt_of_a_task_counts_from_zero() -> None:
     assert flow.snapshot().records == 280
 
 
+def test_the_driver_reads_the_lag_of_partitions_without_a_report() -> None:
+    """Also of partitions with a problem, whose task may not read them any more."""
+    flow = status(position=100)
+    assert flow.unreported_partitions(60.0) == [ORDERS]
+    flow.set_end_offsets({ORDERS: 400, TopicPartition("gone", 0): 9})
+    assert flow.snapshot().lag == 300
+
+    flow.on_progress(progress(row(150, 50, end=500)))
+    assert flow.unreported_partitions(60.0) == []
+    assert flow.unreported_partitions(-1.0) == [ORDERS]
+    assert flow.snapshot().lag == 350
+
+    flow.on_progress(progress(row(150, 50, end=500, code=29, trouble="forbidden")))
+    assert flow.unreported_partitions(60.0) == [ORDERS]
+    flow.set_end_offsets({ORDERS: 900})
+    flow.on_progress(progress(row(150, 50, end=500, code=29, trouble="forbidden")))
+    assert flow.snapshot().lag == 750
+
+
 def test_the_next_epoch_counts_on() -> None:
     """Totals belong to the flow, not to the epoch."""
     flow = status()
