@@ -146,7 +146,9 @@ def test_a_split_without_a_slot_is_shown(spark: SparkCluster, new_flow: NewFlow)
             assert flow.real_lag() > 5 * PER_SECOND
             return seen
 
-        measured(str(eventually(is_told, 60.0, "the loss is shown", not_yet=NOT_YET)))
+        seen = eventually(is_told, 60.0, "the loss is shown", not_yet=NOT_YET)
+        measured(str(seen))
+        assert "executor" in flow.described()
         spark.add_worker()
         flow.await_tasks(2)
         flow.await_every_partition()

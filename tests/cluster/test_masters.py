@@ -12,16 +12,17 @@ from pathlib import Path
 import pytest
 
 from sparkmirror.devcluster.cluster import LocalCluster
+from sparkmirror.devcluster.ports import ReservedPort
+from support.clusters.spark_cluster import SparkCluster
 from support.measurements import measured
-from support.mirrors.cluster_flow import ClusterFlow
+from support.mirrors.cluster_flow import NOT_YET, ClusterFlow, NewFlow
+from support.waiting import eventually
 
 pytestmark = pytest.mark.thorough
 
-# Spark itself tries for a minute to reach a standalone master; the machine runs five at a time.
-ANSWER_SECONDS = 120.0
+ANSWER_SECONDS = 120.0  # the machine runs four at a time
 MOST_LINES = 30  # of the whole log: a REST address, a state, the reason
 MASTERS = {
-    "spark://127.0.0.1:1": "spark://127.0.0.1:1",
     "yarn": "HADOOP_CONF_DIR",
     "bogus": "bogus",
     "sc://127.0.0.1:1": "Spark Connect",
@@ -58,3 +59,22 @@ def test_a_master_that_cannot_work_is_named(flows: dict[str, ClusterFlow], maste
     assert not TRACE.search(log), log
     assert MASTERS[master] in reason
     assert len(log.splitlines()) < MOST_LINES
+
+
+def test_a_master_that_does_not_answer_is_awaited(new_flow: NewFlow, tmp_path: Path) -> None:
+    """The flow says within seconds that it cannot reach it, and copies once it is there."""
+    port = ReservedPort()
+    port.reserve()
+    flow = new_flow()
+    flow.start(f"spark.master = spark://127.0.0.1:{port.number}")
+    # Spark itself would try for a minute, and then fail with a NullPointerException.
+    flow.mirror.await_log(f"Cannot reach the Spark master spark://127.0.0.1:{port.number}", 60.0)
+    eventually(lambda: flow.seen().reason, 30.0, "REST says so", not_yet=NOT_YET)
+    port.prepare_bind()
+    with SparkCluster(tmp_path / "spark", port=port.number) as spark:
+        spark.add_worker()
+        with flow.load():
+            flow.await_every_partition()
+        flow.assert_equal()
+    assert not TRACE.search(flow.mirror.log), flow.mirror.log
+    port.release()

@@ -81,11 +81,11 @@ class _SparkServer(ServerProcess):
 class SparkCluster:
     """A master and its workers, from `with` to its end; nothing is left behind."""
 
-    def __init__(self, directory: Path, *, recovery: bool = False) -> None:
+    def __init__(self, directory: Path, *, recovery: bool = False, port: int = 0) -> None:
         self._directory = directory
         self._directory.mkdir(parents=True, exist_ok=True)
         self._recovery = recovery
-        self._port = 0
+        self._port = port
         self._page = 0  # the port of the master's web page
         self._stack = ExitStack()
         self.workers: list[_SparkServer] = []
@@ -115,8 +115,7 @@ class SparkCluster:
 
     def start_master(self) -> None:
         """Start the master, after a kill on the same port."""
-        if self._port:
-            self.master = self._new_master()
+        self.master = self._new_master()
         self.master.start()
         found = self.master.await_line(rf"Starting Spark master at spark://{_LOOPBACK}:(\d+)")
         self._port = int(found[1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from support.clients.partition_progress import PartitionProgress
 from support.clients.prometheus import sample, scrape
 from support.measurements import measured
 from support.mirrors.mirror_file import mirror_file
-from support.mirrors.mirror_process import MirrorProcess
+from support.mirrors.mirror_process import MirrorProcess, command
 from support.unique_names import unique_name
 from support.waiting import PATIENCE_SECONDS, eventually
 
@@ -145,6 +146,14 @@ class ClusterFlow:
         answer = ConnectRestClient(found[1]).get(f"/connectors/{name}/status")
         assert isinstance(answer, dict)
         return answer
+
+    def described(self) -> str:
+        """Return what `sparkmirror describe` prints."""
+        found = _SERVED.search(self.mirror.log)
+        assert found, "the REST API is not served yet"
+        name, url = f"{self.flow}.MirrorSourceConnector", f"http://{found[1]}"
+        words = [command(), "describe", name, "--url", url]
+        return subprocess.run(words, capture_output=True, text=True, check=True).stdout
 
     def seen(self) -> Seen:
         """Return what REST and metrics say."""
