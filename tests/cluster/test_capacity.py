@@ -203,7 +203,7 @@ def test_a_killed_driver_is_started_again(
 @pytest.mark.thorough
 def test_a_standby_takes_over_with_all_slots(spark: SparkCluster, new_flow: NewFlow) -> None:
     """The first process holds all cores until it dies; then its successor has them."""
-    flow = new_flow()
+    flow = new_flow(has_metrics=False)
     first = flow.start(f"spark.master = {spark.url}")
     with flow.load():
         flow.await_tasks(4)

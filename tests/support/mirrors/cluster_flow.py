@@ -60,10 +60,12 @@ class ClusterFlow:
         python: Path | None = None,
         environment: Mapping[str, str] | None = None,
         driver_host: str = "127.0.0.1",
+        has_metrics: bool = True,
     ) -> None:
         """Python is the executors'; None leaves it to the flow's configuration.
 
-        Without a driver's host Spark chooses one.
+        Without a driver's host Spark chooses one. Processes that run at the same time cannot share
+        the port of the metrics.
         """
         self._host = (f"spark.driver.host = {driver_host}",) if driver_host else ()
         self.source, self.target = clusters
@@ -79,6 +81,7 @@ class ClusterFlow:
         }
         self._stack = stack
         self._metrics = ReservedPort()
+        self._has_metrics = has_metrics
         self._file: Path | None = None
         create_topics(self.source, {self.topic: PARTITIONS})
         self.mirror: MirrorProcess
@@ -106,7 +109,7 @@ class ClusterFlow:
                 "emit.checkpoints.enabled = false",
                 "sync.topic.acls.enabled = false",
                 "listeners = http://127.0.0.1:0",
-                f"metrics.port = {self._metrics.number}",
+                *((f"metrics.port = {self._metrics.number}",) if self._has_metrics else ()),
                 *lines,
             )
         self.mirror = self._stack.enter_context(
