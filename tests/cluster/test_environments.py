@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import platform
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -11,11 +12,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from support.clusters.executor_environment import executor_python, packed
+from support.clusters.executor_environment import empty_python, executor_python, packed
 from support.clusters.secure_cluster import secure_cluster
 from support.clusters.spark_cluster import SparkCluster
 from support.data.security_configs import WAYS, file_lines
 from support.mirrors.cluster_flow import ClusterFlow, NewFlow, own_temporary_folder
+from support.mirrors.mirror_process import command
 from support.waiting import PATIENCE_SECONDS, eventually
 
 pytestmark = pytest.mark.thorough
@@ -78,6 +80,41 @@ def test_executors_use_an_environment_that_spark_unpacks(
         flow.await_every_partition()
         assert _commands(shared_spark) == {"./env/bin/python"}
     flow.assert_equal()
+
+
+def test_executors_use_the_archive_that_sparkmirror_packs(
+    shared_spark: SparkCluster, new_flow: NewFlow, tmp_path: Path
+) -> None:
+    """`sparkmirror pack` and the two lines that it prints."""
+    archive = tmp_path / "packed.tar.gz"
+    subprocess.run([command(), "pack", str(archive)], check=True, cwd=tmp_path)
+    flow = new_flow(python=None)
+    flow.start(
+        f"spark.master = {shared_spark.url}",
+        *ONE_CORE,
+        f"spark.archives = {archive}#env",
+        "spark.pyspark.python = ./env/bin/python",
+    )
+    with flow.load():
+        flow.await_every_partition()
+        [one, *_] = eventually(shared_spark.python_workers, PATIENCE_SECONDS, "Python processes")
+        assert [area.path for area in one.memory_maps() if "/env/" in area.path]
+    flow.assert_equal()
+
+
+def test_check_connect_probes_the_cluster(
+    shared_spark: SparkCluster, new_flow: NewFlow, tmp_path: Path
+) -> None:
+    """It reports each executor; a Python without packages is an error."""
+    flow = new_flow()
+    flow.start(f"spark.master = {shared_spark.url}", *ONE_CORE)
+    good = flow.checked()
+    assert good.returncode == 0, good.stdout
+    assert platform.python_version() in good.stdout
+    flow.environment["PYSPARK_PYTHON"] = str(empty_python(tmp_path / "empty"))
+    bad = flow.checked()
+    assert bad.returncode == 1, bad.stdout
+    assert "cryptography" in bad.stdout
 
 
 def test_a_clean_stop_leaves_no_temporary_file(

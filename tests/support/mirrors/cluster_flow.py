@@ -158,6 +158,16 @@ class ClusterFlow:
         words = [command(), "describe", name, "--url", url]
         return subprocess.run(words, capture_output=True, text=True, check=True).stdout
 
+    def checked(self) -> subprocess.CompletedProcess[str]:
+        """Return the result of `sparkmirror check FILE --connect`."""
+        return subprocess.run(
+            [command(), "check", str(self._file), "--connect"],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, **self.environment},
+        )
+
     def seen(self) -> Seen:
         """Return what REST and metrics say."""
         status, figures = self.status(), scrape("127.0.0.1", self._metrics.number)
