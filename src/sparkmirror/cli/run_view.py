@@ -198,22 +198,25 @@ class LineView:
                 self._states[one.flow] = state
                 level = logging.WARNING if one.state in _WAITING else logging.INFO
                 _log.log(level, f"{one.flow}: {one.state.value} {one.reason}".rstrip())
-            before = self._problems.get(one.flow, set())
-            now = {_NUMBER.sub("", problem): problem for problem in one.problems}
-            for key, problem in now.items():
-                if key not in before:
-                    _log.warning(f"{one.flow}: {problem}")
-            if not now and one.state in _WAITING:
-                continue  # the state has another problem
-            if before and not now:
-                _log.info(f"{one.flow}: all problems are resolved")
-            self._problems[one.flow] = set(now)
+            self._log_problems(one)
         if time.monotonic() >= self._next_line:
             self._next_line = time.monotonic() + _LINE_SECONDS
             for one in flows:
                 if one.records != self._counted.get(one.flow, 0):
                     self._counted[one.flow] = one.records
                     _log.info(flow_line(one))
+
+    def _log_problems(self, one: FlowSnapshot) -> None:
+        before = self._problems.get(one.flow, set())
+        now = {_NUMBER.sub("", problem): problem for problem in one.problems}
+        if not now and one.state in _WAITING:
+            return  # the state has another problem
+        for key, problem in now.items():
+            if key not in before:
+                _log.warning(f"{one.flow}: {problem}")
+        if before and not now:
+            _log.info(f"{one.flow}: all problems are resolved")
+        self._problems[one.flow] = set(now)
 
     def print_line(self, sentence: str) -> None:
         self._console.print(sentence, highlight=False, soft_wrap=True)

@@ -133,9 +133,7 @@ def _absence(spark: RunningSpark, master: str, log: SparkLog) -> str:
     """Return why there are no executors."""
     if is_standalone(master) and not spark.is_stopped():
         conf = spark.context.getConf()
-        state = read_master_state(
-            spark.gateway, spark.scala_context, master, spark.context.applicationId
-        )
+        state = read_master_state(spark, master)
         cores = int(conf.get("spark.executor.cores", "1"))
         found = executor_problem(master, state, spark.scala_context.executorMemory(), cores)
         if found is not None:

@@ -6,10 +6,13 @@ Belongs to the thread of `shared_context`, which calls `check` once a second.
 
 from __future__ import annotations
 
+import logging
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 from sparkmirror.spark.context import RunningSpark
+from sparkmirror.spark.executor_probe import ExecutorReport, hopeless_reason, probe_executors
 from sparkmirror.spark.slots import SlotAllocator
 from sparkmirror.spark.spark_log import SparkLog
 from sparkmirror.spark.spark_problem import SparkProblem, classify
@@ -20,6 +23,9 @@ from sparkmirror.spark.standalone_master import (
 )
 
 _DIAGNOSE_SECONDS = 5.0  # without executors; a cluster assigns them within seconds
+_SETTLE_SECONDS = 1.0  # executors register one after another
+_RETRY_SECONDS = 30.0  # between two probes while executors cannot run tasks
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +41,12 @@ class ExecutorMonitor:
     """One context from its start to its replacement."""
 
     def __init__(
-        self, running: RunningSpark, master: str, slots: SlotAllocator[Any], log: SparkLog
+        self,
+        running: RunningSpark,
+        master: str,
+        slots: SlotAllocator[Any],
+        log: SparkLog,
+        control_address: tuple[str, int],
     ) -> None:
         self._running = running
         self._master = master
@@ -44,16 +55,19 @@ class ExecutorMonitor:
         self._had_executors = False
         self._asked_at = 0.0
         self._problem: SparkProblem | None = None
+        self._gains = _GainedSlots(running, control_address)
 
     def check(self, now: float) -> Verdict:
         """Count the task slots; look for the cause if there are none. Raises Py4JError."""
         if self._running.is_stopped():
+            self._slots.set_slots(0, now)
             return Verdict(0, self._stop_problem(), is_useless=True)
-        slots = self._running.task_slots()
-        self._slots.observe(slots, now)
-        if slots:
+        registered = self._running.task_slots()
+        slots = self._gains.usable_slots(registered, now)
+        self._slots.set_slots(slots, now)
+        if registered:
             self._had_executors, self._problem = True, None
-            return Verdict(slots)
+            return Verdict(slots, None if slots else self._gains.problem)
         is_due = now - self._asked_at > _DIAGNOSE_SECONDS
         if is_due and self._slots.seconds_without(now) > _DIAGNOSE_SECONDS:
             self._asked_at = now
@@ -95,3 +109,60 @@ class ExecutorMonitor:
         detail = self._log.last_executor_failure()
         waiting = f"Spark ({self._master}): no executor has registered yet; flows wait."
         return SparkProblem(f"{waiting} Last failure: {detail}" if detail else waiting)
+
+
+class _GainedSlots:
+    """Tests new executors before an epoch uses them, with a job on their free slots.
+
+    The job starts Python there, which takes seconds, while the tasks of the running epoch continue
+    on the other slots. An executor that cannot run tasks does not end a healthy epoch.
+    """
+
+    def __init__(self, running: RunningSpark, control_address: tuple[str, int]) -> None:
+        self._running = running
+        self._control_address = control_address
+        self._usable = 0
+        self._registered = 0
+        self._registered_since = 0.0
+        self._probed = 0  # the slots that were registered when the probe started
+        self._probe: Future[list[ExecutorReport]] | None = None
+        self._retry_at = 0.0
+        self.problem: SparkProblem | None = None  # why gained slots cannot be used
+
+    def usable_slots(self, registered: int, now: float) -> int:
+        """Return the slots to use. A lost slot counts at once, a gained one after its test."""
+        if registered != self._registered:
+            self._registered, self._registered_since = registered, now
+            self._retry_at = 0.0
+        self._usable = min(self._usable, registered)
+        if self._probe is not None and self._probe.done():
+            self._finish(self._probe.result(), now)
+        is_settled = now - self._registered_since >= _SETTLE_SECONDS and now >= self._retry_at
+        if self._probe is None and registered > self._usable and is_settled:
+            self._probed = registered
+            thread = ThreadPoolExecutor(1, "executor-probe")
+            self._probe = thread.submit(
+                probe_executors, self._running.context, self._control_address, ()
+            )
+            thread.shutdown(wait=False)
+        return self._usable
+
+    def _finish(self, reports: list[ExecutorReport], now: float) -> None:
+        self._probe = None
+        before, self.problem = self.problem, probe_problem(reports)
+        if self.problem is None:
+            self._usable = min(self._probed, self._registered)
+            return
+        self._retry_at = now + _RETRY_SECONDS
+        if self._usable and self.problem != before:
+            _log.warning("New executors cannot be used: %s", self.problem)
+
+
+def probe_problem(reports: list[ExecutorReport]) -> SparkProblem | None:
+    """Return why executors cannot run tasks. Without a report in time they may be busy."""
+    reason = hopeless_reason(reports)
+    if not reason:
+        return None
+    failures = [report.failure for report in reports if report.failure]
+    is_hopeless = all(classify(failure).is_hopeless for failure in failures)
+    return SparkProblem(reason, is_hopeless)

@@ -15,12 +15,10 @@ import os
 import shutil
 import tempfile
 import threading
-import zipfile
 from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-import sparkmirror
 from sparkmirror.errors import ConfigError, SetupError, SparkmirrorError
 from sparkmirror.security.redaction import limit_library_logs
 from sparkmirror.spark.class_archive import build_in_background, existing_archive
@@ -35,11 +33,14 @@ from sparkmirror.spark.context import (
     warm_up,
 )
 from sparkmirror.spark.control_server import ControlServer
+from sparkmirror.spark.executor_environment import PACKAGE_ZIP, zip_package
 from sparkmirror.spark.executor_monitor import ExecutorMonitor, Verdict
+from sparkmirror.spark.master_url import master_problem
 from sparkmirror.spark.slots import FlowCapacity, SlotAllocator
 from sparkmirror.spark.spark_log import SparkLog
 from sparkmirror.spark.spark_problem import SparkProblem, java_cause
 from sparkmirror.spark.standalone_master import connection_problem, is_standalone
+from sparkmirror.spark.submitted_conf import spark_defaults, submitted_conf, submitted_master
 from sparkmirror.system.cache_directory import cache_directory, ensure_writable
 from sparkmirror.system.clock import steady_clock
 from sparkmirror.wire.backoff import Backoff
@@ -99,9 +100,12 @@ class SharedSparkContext(Generic[K]):
         port = control_port(options)
         if not splits:
             return
-        self.options = dict(options)
-        master = self._requested_master or options.get("spark.master")
+        self.options = {**spark_defaults(), **options, **submitted_conf()}
+        master = self._requested_master or submitted_master() or options.get("spark.master")
         self._master = choose_master(master, sum(splits.values()) + room)
+        problem = master_problem(self._master, self.options)
+        if problem:
+            raise ConfigError(problem, key="spark.master")
         more = "Use a larger spark.master." if is_local(self._master) else "Add executors."
         self._slots = SlotAllocator(more)
         self._slots.request(splits)
@@ -192,7 +196,7 @@ class SharedSparkContext(Generic[K]):
                 self._run_on_cluster(options)
                 return
             running = self._start_spark(options, None)
-            self._slots.set_fixed(running.task_slots())
+            self._slots.set_slots(running.task_slots(), steady_clock())
             self._publish(running, None)
         except SparkmirrorError as error:
             self._fail(error)
@@ -261,7 +265,7 @@ class SharedSparkContext(Generic[K]):
                 if found is None:
                     return
                 problem, is_hopeless = found, found.is_hopeless
-            self._slots.observe(0, steady_clock())
+            self._slots.set_slots(0, steady_clock())
             self._publish(None, problem)
             running.stop()
             pause = backoff.next_pause(slow=is_hopeless)
@@ -287,8 +291,8 @@ class SharedSparkContext(Generic[K]):
         """Zip this package for executors that do not have it installed."""
         if self._shipped is None:
             folder = Path(tempfile.mkdtemp(prefix="sparkmirror-"))
-            self._shipped = folder / "sparkmirror.zip"
-            _zip_package(self._shipped)
+            self._shipped = folder / PACKAGE_ZIP
+            zip_package(self._shipped)
         return self._shipped
 
     def _watch(self, running: RunningSpark, backoff: Backoff) -> SparkProblem | None:
@@ -299,7 +303,9 @@ class SharedSparkContext(Generic[K]):
         """
         from py4j.protocol import Py4JError  # noqa: PLC0415 - comes with Spark
 
-        monitor = ExecutorMonitor(running, self._master, self._slots, self._log)
+        monitor = ExecutorMonitor(
+            running, self._master, self._slots, self._log, self.control_server.address
+        )
         earlier = self._problem if self._problem and self._problem.is_hopeless else None
         slots = 0
         self._publish(running, earlier)
@@ -322,10 +328,3 @@ class SharedSparkContext(Generic[K]):
             is_news = verdict.problem is not None and verdict.problem.is_hopeless
             self._publish(running, verdict.problem if is_news else earlier or verdict.problem)
         return None
-
-
-def _zip_package(path: Path) -> None:
-    root = Path(sparkmirror.__file__).parent
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for file in sorted(root.rglob("*.py")):
-            archive.write(file, Path("sparkmirror") / file.relative_to(root))

@@ -15,7 +15,6 @@ from typing import Generic, TypeVar
 
 from sparkmirror.spark.spark_problem import SparkProblem
 
-_SETTLE_SECONDS = 3.0  # executors register one after another; one replanning is enough for all
 _log = logging.getLogger(__name__)
 K = TypeVar("K", bound=Hashable)
 
@@ -30,18 +29,13 @@ class FlowCapacity:
 
 
 class SlotAllocator(Generic[K]):
-    """The current number of splits of each flow. Thread-safe.
-
-    A lost slot counts at once. A gained one counts when the number has been stable for a moment.
-    """
+    """The current number of splits of each flow. Thread-safe."""
 
     def __init__(self, more_slots: str) -> None:
         """`more_slots` is the advice in a warning about too few slots."""
         self._more_slots = more_slots
         self._lock = threading.Lock()
         self._slots = 0
-        self._seen = 0
-        self._seen_since = 0.0
         self._none_since: float | None = None
         self._requested: dict[K, int] = {}
         self._allotted: dict[K, int] = {}
@@ -56,27 +50,16 @@ class SlotAllocator(Generic[K]):
             self._allocate()
             return [f for f, slots in self._allotted.items() if slots < before.get(f, 0)]
 
-    def set_fixed(self, slots: int) -> None:
-        """Set a number of slots that will not change."""
+    def set_slots(self, slots: int, now: float) -> None:
+        """Set how many tasks can run at the moment."""
         with self._lock:
-            self._slots = slots
-            self._allocate()
-
-    def observe(self, slots: int, now: float) -> bool:
-        """Take an observation. Returns whether the number of usable slots has changed."""
-        with self._lock:
-            if slots != self._seen:
-                self._seen, self._seen_since = slots, now
             if slots:
                 self._none_since = None
             elif self._none_since is None:
                 self._none_since = now
-            is_settled = now - self._seen_since >= _SETTLE_SECONDS
-            if slots < self._slots or (slots > self._slots and is_settled):
+            if slots != self._slots:
                 self._slots = slots
                 self._allocate()
-                return True
-            return False
 
     def seconds_without(self, now: float) -> float:
         """Return for how long there has been no slot."""

@@ -63,12 +63,46 @@ def test_the_archive_is_used_if_there_is_one() -> None:
     assert "Archive" not in plain
 
 
-def test_workers_begin_with_our_module_where_it_is_installed() -> None:
-    """On a cluster the executors may not have the package yet."""
-    options = spark_options("local-cluster[2,2,1024]", {}, archive=None)
+@pytest.mark.parametrize("master", ["local-cluster[2,2,1024]", "spark://host:7077"])
+def test_workers_begin_with_our_module(master: str) -> None:
+    """On a cluster it comes from the package that Spark ships, by PYTHONPATH."""
+    options = spark_options(master, {}, archive=None)
     module = importlib.util.find_spec(options["spark.python.daemon.module"])
     assert module is not None
-    assert "spark.python.daemon.module" not in spark_options("k8s://host", {}, archive=None)
+    shipped = "spark.executorEnv.PYTHONPATH" in options
+    assert shipped == (master == "spark://host:7077")
+
+
+def test_options_of_executors_yield_to_the_user() -> None:
+    """The user's Python path is kept behind the shipped package."""
+    user = {
+        "spark.executor.memory": "2g",
+        "spark.executor.extraJavaOptions": "-Xss8m",
+        "spark.executorEnv.PYTHONPATH": "/opt/policies",
+    }
+    options = spark_options("spark://host:7077", user, archive=None)
+    assert options["spark.executor.memory"] == "2g"
+    assert options["spark.executor.extraJavaOptions"] == "-Xss8m"
+    assert options["spark.executorEnv.PYTHONPATH"] == "sparkmirror.zip:/opt/policies"
+
+
+def test_a_daemon_of_the_user_is_not_replaced() -> None:
+    user = {"spark.python.daemon.module": "my.daemon"}
+    options = spark_options("spark://host:7077", user, archive=None)
+    assert options["spark.python.daemon.module"] == "my.daemon"
+    assert "spark.executorEnv.PYTHONPATH" not in options
+
+
+def test_defaults_of_the_installation_win_over_ours_and_yield_to_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    text = "# of the administrator\nspark.executor.memory  3g\nspark.executor.cores 2\nother x\n"
+    (tmp_path / "spark-defaults.conf").write_text(text)
+    options = spark_options("spark://host:7077", {"spark.executor.cores": "1"}, archive=None)
+    assert options["spark.executor.memory"] == "3g"
+    assert options["spark.executor.cores"] == "1"
+    assert "other" not in options
 
 
 def test_an_archive_fits_one_java_only(tmp_path: Path) -> None:

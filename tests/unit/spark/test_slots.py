@@ -20,40 +20,27 @@ def allocator(**requested: int) -> SlotAllocator[str]:
     return made
 
 
-def test_slots_are_lost_at_once_and_gained_when_stable() -> None:
-    """Executors register one after another: one new plan serves them all."""
-    slots = allocator(a=9)
-    assert not slots.observe(2, 100.0)
-    assert not slots.observe(4, 102.0)
-    assert not slots.observe(4, 104.9)
-    assert slots.observe(4, 105.0)
-    assert slots.capacity("a").slots == 4
-    assert slots.observe(2, 106.0)
-    assert slots.capacity("a").slots == 2
-    assert not slots.observe(2, 120.0)
-
-
 def test_the_time_without_executors_begins_with_their_loss() -> None:
-    """It ends with the first executor, before its slots are used."""
     slots = allocator(a=9)
-    slots.observe(0, 100.0)
+    slots.set_slots(0, 100.0)
+    slots.set_slots(0, 120.0)
     assert slots.seconds_without(130.0) == 30.0
-    slots.observe(2, 131.0)
+    slots.set_slots(2, 131.0)
     assert slots.seconds_without(132.0) == 0.0
 
 
 def test_a_flow_has_no_slot_while_there_are_no_executors() -> None:
     slots = allocator(a=2)
     assert slots.capacity("a") == FlowCapacity(0)
-    slots.set_fixed(4)
+    slots.set_slots(4, 0.0)
     assert slots.capacity("a") == FlowCapacity(2)
-    slots.observe(0, 100.0)
+    slots.set_slots(0, 100.0)
     assert slots.capacity("a") == FlowCapacity(0)
 
 
 def test_a_request_names_the_flows_that_lose_slots() -> None:
     slots = allocator(a=4)
-    slots.set_fixed(4)
+    slots.set_slots(4, 0.0)
     assert slots.request({"a": 4, "b": 1}) == ["a"]
     assert slots.capacity("a").slots == 3
 
@@ -63,12 +50,11 @@ def test_flows_take_turns_when_there_are_more_flows_than_slots(
 ) -> None:
     """Each may start one task; the warning comes once."""
     slots = allocator(a=2, b=2)
-    slots.set_fixed(1)
+    slots.set_slots(1, 0.0)
     assert slots.capacity("a") == slots.capacity("b") == FlowCapacity(1, is_time_shared=True)
     slots.request({"a": 2, "b": 2})
     assert caplog.text.count("take turns. Add executors.") == 1
-    slots.observe(8, 100.0)
-    slots.observe(8, 110.0)
+    slots.set_slots(8, 110.0)
     assert slots.capacity("a") == FlowCapacity(2)
 
 
