@@ -262,22 +262,3 @@ def test_two_flows_share_the_cluster_with_another_application(
         second.await_every_partition()
     first.assert_equal()
     second.assert_equal()
-
-
-@pytest.mark.thorough
-def test_dynamic_allocation_works(spark: SparkCluster, new_flow: NewFlow) -> None:
-    """Spark starts executors when there are tasks, and sparkmirror gives it some."""
-    flow = new_flow()
-    flow.start(
-        f"spark.master = {spark.url}",
-        "spark.dynamicAllocation.enabled = true",
-        "spark.dynamicAllocation.shuffleTracking.enabled = true",
-        "spark.executor.cores = 1",
-    )
-    with flow.load():
-        flow.await_every_partition()
-        flow.await_tasks(4)
-        spark.kill_worker(spark.workers[0])
-        flow.await_tasks(2)
-        flow.await_every_partition()
-    flow.assert_equal()

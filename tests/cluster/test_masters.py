@@ -61,6 +61,16 @@ def test_a_master_that_cannot_work_is_named(flows: dict[str, ClusterFlow], maste
     assert len(log.splitlines()) < MOST_LINES
 
 
+def test_dynamic_allocation_is_refused(new_flow: NewFlow) -> None:
+    """Spark starts executors for waiting tasks, sparkmirror plans tasks for executors."""
+    flow = new_flow()
+    flow.start("spark.master = spark://127.0.0.1:1", "spark.dynamicAllocation.enabled = true")
+    reason = flow.await_failed(ANSWER_SECONDS)
+    measured(reason)
+    assert "spark.dynamicAllocation.enabled" in reason
+    assert not TRACE.search(flow.mirror.log), flow.mirror.log
+
+
 def test_a_master_that_does_not_answer_is_awaited(new_flow: NewFlow, tmp_path: Path) -> None:
     """The flow says within seconds that it cannot reach it, and copies once it is there."""
     port = ReservedPort()
