@@ -161,8 +161,5 @@ class _GainedSlots:
 def probe_problem(reports: list[ExecutorReport]) -> SparkProblem | None:
     """Return why executors cannot run tasks. Without a report in time they may be busy."""
     reason = hopeless_reason(reports)
-    if not reason:
-        return None
-    failures = [report.failure for report in reports if report.failure]
-    is_hopeless = all(classify(failure).is_hopeless for failure in failures)
-    return SparkProblem(reason, is_hopeless)
+    is_hopeless = not any(report.is_transient for report in reports)
+    return SparkProblem(reason, is_hopeless) if reason else None

@@ -17,7 +17,7 @@ from queue import Queue
 from typing import TYPE_CHECKING, Any
 
 from sparkmirror import __version__
-from sparkmirror.spark.spark_problem import failure_reason
+from sparkmirror.spark.spark_problem import job_problem
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -29,8 +29,6 @@ _TASK_MODULE = "sparkmirror.task.entry_point"
 _CONNECT_SECONDS = 5.0
 _TIMEOUT_SECONDS = 60.0
 _TASKS_PER_SLOT = 2  # one executor may be faster than another
-_VERSIONS = re.compile(r"different (?:minor )?version:? \(?(\d+\.\d+)\)? than that in")
-_NO_PROGRAM = re.compile(r'Cannot run program "([^"]+)"')
 _GROUP = "sparkmirror probe"
 
 
@@ -47,6 +45,7 @@ class ExecutorReport:
     unreachable: tuple[tuple[str, str], ...] = ()  # brokers and why, as host:port
     control_error: str = ""  # why the control address cannot be reached
     failure: str = ""
+    is_transient: bool = False  # the failure may not repeat
 
     @property
     def ok(self) -> bool:
@@ -96,13 +95,11 @@ def merge_reports(rows: Sequence[dict[str, Any]]) -> list[ExecutorReport]:
 def failed_report(text: str) -> ExecutorReport:
     """Return the report of a probe job that failed with this error."""
     host = re.search(r"\(TID \d+\) \((\S+) executor", text)
-    version = _VERSIONS.search(text)
-    program = _NO_PROGRAM.search(text)
+    problem = job_problem(text)
     return ExecutorReport(
         host=host[1] if host else "",
-        python=version[1] if version else "",
-        executable=program[1] if program else "",
-        failure=failure_reason(text).rstrip("."),
+        failure=problem.reason,
+        is_transient=not problem.is_hopeless,
     )
 
 
@@ -116,18 +113,13 @@ def _reason(report: ExecutorReport) -> str:
     driver = "{}.{}".format(*sys.version_info)
     ship = "(`sparkmirror pack --help`)"
     sentence = ""
-    if report.failure and report.executable:
-        sentence = (
-            f"cannot run {report.executable}: {report.failure}. Set spark.pyspark.python to a "
-            f"Python {driver} that exists there, or ship one {ship}."
-        )
+    if report.failure:
+        sentence = f"cannot run Python tasks: {report.failure}"
     elif report.python not in {"", driver}:
         sentence = (
             f"runs Python {report.python}, the driver {driver}; Spark needs the same. Set "
             f"spark.pyspark.python to a Python {driver} there {ship}."
         )
-    elif report.failure:
-        sentence = f"cannot run Python tasks: {report.failure}."
     elif report.import_errors:
         sentence = (
             f"lacks packages for {report.executable}: {'; '.join(report.import_errors)}. Install "

@@ -26,6 +26,20 @@ def master_problem(
     master: str, options: Mapping[str, str], environment: Mapping[str, str] = os.environ
 ) -> str:
     """Return a sentence with the remedy if this master cannot work; empty if it may."""
+    is_local = LOCAL.match(master) or _LOCAL_CLUSTER.match(master)
+    unsupported = _unsupported(master, options, environment)
+    if unsupported or is_local:
+        return unsupported
+    kind, separator, _ = master.partition("://")
+    if kind == "yarn" and not separator:
+        return _yarn_problem(environment)
+    known = {"spark": _standalone_problem, "k8s": _kubernetes_problem}
+    if separator and kind in known:
+        return known[kind](master, options)
+    return f"Invalid spark.master {master!r}: set {_FORMS}."
+
+
+def _unsupported(master: str, options: Mapping[str, str], environment: Mapping[str, str]) -> str:
     remote = options.get("spark.remote") or environment.get("SPARK_REMOTE")
     if remote or master.startswith("sc://"):
         source = "spark.remote" if options.get("spark.remote") else "SPARK_REMOTE"
@@ -39,15 +53,14 @@ def master_problem(
             "spark.submit.deployMode=cluster is not supported: the driver is the process that runs "
             "sparkmirror. Remove the key, or set it to client."
         )
-    if LOCAL.match(master) or _LOCAL_CLUSTER.match(master):
-        return ""
-    kind, separator, _ = master.partition("://")
-    if kind == "yarn" and not separator:
-        return _yarn_problem(environment)
-    known = {"spark": _standalone_problem, "k8s": _kubernetes_problem}
-    if separator and kind in known:
-        return known[kind](master, options)
-    return f"Invalid spark.master {master!r}: set {_FORMS}."
+    is_dynamic = options.get("spark.dynamicAllocation.enabled", "").strip().lower() == "true"
+    if is_dynamic and not LOCAL.match(master):  # a local Spark ignores it
+        return (
+            "spark.dynamicAllocation.enabled=true is not supported: copy tasks hold their slots "
+            "for minutes, so no executor is ever idle. Set it to false, and the size with "
+            "spark.cores.max or spark.executor.instances; a flow uses executors that join later."
+        )
+    return ""
 
 
 def _standalone_problem(master: str, _options: Mapping[str, str]) -> str:

@@ -12,7 +12,7 @@ import pytest
 from sparkmirror import __version__
 from sparkmirror.spark import executor_monitor
 from sparkmirror.spark.executor_monitor import _GainedSlots, probe_problem
-from sparkmirror.spark.executor_probe import ExecutorReport
+from sparkmirror.spark.executor_probe import ExecutorReport, failed_report
 from support.waiting import PATIENCE_SECONDS, eventually
 
 HEALTHY = ExecutorReport("host", python="", sparkmirror=__version__)
@@ -97,7 +97,7 @@ def test_executors_that_cannot_run_tasks_are_tested_again_later(probes: Probes) 
 
 
 def test_a_lost_executor_during_the_probe_is_transient() -> None:
-    problem = probe_problem([ExecutorReport("host", failure="executor 1: ExecutorLostFailure")])
+    problem = probe_problem([failed_report("ExecutorLostFailure")])
     assert problem is not None
     assert not problem.is_hopeless
     assert probe_problem([]) is None

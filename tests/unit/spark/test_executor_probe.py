@@ -75,14 +75,14 @@ def test_an_unreachable_broker_is_a_problem_but_not_a_hopeless_one() -> None:
 
 def test_a_missing_python_is_found_in_the_failure_of_the_job() -> None:
     reason = hopeless_reason([failed_report(NO_PYTHON)])
-    assert reason.startswith("Executor on 10.0.0.7 cannot run /no/such/python")
+    assert reason.startswith("Executor on 10.0.0.7 cannot run Python tasks: Executors cannot start")
+    assert "/no/such/python" in reason
     assert "Set spark.pyspark.python" in reason
 
 
 def test_another_python_is_found_in_the_failure_of_the_job() -> None:
-    assert hopeless_reason([failed_report(OTHER_PYTHON)]).startswith(
-        "Executor on 10.0.0.7 runs Python 3.9, the driver"
-    )
+    reason = hopeless_reason([failed_report(OTHER_PYTHON)])
+    assert "Executors run Python 3.9, and the driver runs Python 3.11." in reason
 
 
 def test_the_tasks_of_one_executor_are_one_report() -> None:

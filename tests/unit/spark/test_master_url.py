@@ -16,7 +16,7 @@ IMAGE = {"spark.kubernetes.container.image": "spark:4.3"}
     ("master", "options"),
     [
         ("local", {}),
-        ("local[4]", {}),
+        ("local[4]", {"spark.dynamicAllocation.enabled": "true"}),  # Spark ignores it
         ("local[*,4]", {}),
         ("local-cluster[2,2,1024]", {}),
         ("spark://h1:7077,h2:7077", {}),
@@ -45,6 +45,7 @@ def test_masters_that_may_work_are_accepted(master: str, options: dict[str, str]
         ("local", {"spark.submit.deployMode": "cluster"}, {}, "set it to client"),
         ("yarn", {}, {}, "HADOOP_CONF_DIR or YARN_CONF_DIR"),
         ("yarn", {}, {"HADOOP_CONF_DIR": "/no/such"}, "/no/such, which is not a directory"),
+        ("spark://h:7077", {"spark.dynamicAllocation.enabled": "true"}, {}, "Set it to false"),
         ("k8s://h o", IMAGE, {}, "Invalid spark.master 'k8s://h o'"),
         ("k8s://https://h:6443", {}, {}, "needs spark.kubernetes.container.image"),
     ],
