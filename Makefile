@@ -12,13 +12,13 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help help-all setup prepare demo unit test test-all lint spark integration interop upstream kerberos \
-	chaos fuzz thorough brokers integration-older bench bench-quick bench-micro bench-profile bench-scale docs test-times soak clean
+	chaos cluster fuzz thorough brokers integration-older bench bench-quick bench-micro bench-profile bench-scale docs test-times soak clean
 
 help:
 	@echo "Three loops:"
 	@grep -hE '^(unit|test|test-all):.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/; s/^/  /' | expand -t 14
 	@echo "First time here:  make demo"
-	@echo "Parts of them:    make lint, integration, spark, thorough, interop, upstream, chaos, fuzz, brokers, integration-older, kerberos"
+	@echo "Parts of them:    make lint, integration, spark, thorough, cluster, interop, upstream, chaos, fuzz, brokers, integration-older, kerberos"
 	@echo "Measuring:        make bench, bench-quick, bench-profile, bench-micro, bench-scale, soak, test-times"
 	@echo "Other:            make setup, docs, clean; make help-all explains all targets"
 
@@ -45,7 +45,7 @@ test: prepare ## what CI runs: lint, unit, and the claims of the README on real 
 
 test-all: prepare ## everything: also long tests, Java MM2, other brokers, chaos, fuzzing; about two hours
 	@$(BIN)/python tools/run_tests.py lint unit integration \
-		thorough interop upstream brokers integration-older kerberos chaos "fuzz SECONDS=$(or $(SECONDS),10)"
+		thorough cluster interop upstream brokers integration-older kerberos chaos "fuzz SECONDS=$(or $(SECONDS),10)"
 
 # --- parts of them
 
@@ -56,13 +56,16 @@ lint: setup ## ruff, mypy, import direction
 	@$(BIN)/lint-imports
 
 integration: prepare ## real brokers, Spark, and a few corrupt inputs for every parser (KAFKA=3.9.2 for another version)
-	@$(PYTEST) $(BESIDE) $(VERSION) tests/integration tests/brokers tests/spark tests/chaos tests/fuzz
+	@$(PYTEST) $(BESIDE) $(VERSION) tests/integration tests/brokers tests/spark tests/cluster tests/chaos tests/fuzz
 
 spark: setup ## tests that start Spark without brokers
 	@$(PYTEST) tests/spark
 
 thorough: prepare ## long tests that make test skips: repeated kills, a million records, 5,000 topics, time limits
 	@$(PYTEST) -s --thorough $(VERSION) tests/thorough tests/integration tests/chaos tests/spark tests/unit tests/contract
+
+cluster: prepare ## flows on a standalone Spark cluster whose workers and master come and go, a plot; 20 minutes
+	@$(PYTEST) -s --thorough $(VERSION) tests/cluster
 
 interop: prepare ## against Java MirrorMaker 2 and Java's Connect workers
 	@$(PYTEST) $(VERSION) tests/interop
@@ -80,8 +83,9 @@ kerberos: setup ## flows between clusters with Kerberos and a local KDC (lists t
 	@$(PYTHON) tools/kerberos.py
 	@$(PYTEST) $(VERSION) tests/kerberos
 
-# SEED replays a run; FAULTS, MODE (default, exactly-once, both), FLOWS (1, 2, both), KINDS, RATE, EXECUTORS
-CHAOS := $(foreach option,SEED FAULTS MODE FLOWS KINDS RATE EXECUTORS KAFKA,$(if $($(option)),--$(shell \
+# SEED replays a run; FAULTS, MODE (default, exactly-once, both), FLOWS (1, 2, both), KINDS, RATE, EXECUTORS,
+# SPARK (local-cluster, standalone)
+CHAOS := $(foreach option,SEED FAULTS MODE FLOWS KINDS RATE EXECUTORS SPARK KAFKA,$(if $($(option)),--$(shell \
 	echo $(option) | tr A-Z a-z)=$($(option))))
 
 chaos: setup ## random faults by seed while records flow (SEED=123 FAULTS=20 MODE=both FLOWS=2)

@@ -156,3 +156,16 @@ def ours_with_tasks(tasks: int) -> Contender:
         OURS.start,
         lambda alias, partitions: (*_as_they_come(alias, partitions), f"tasks.max = {tasks}"),
     )
+
+
+def once_with_tasks(name: str, tasks: int, *spark: str) -> Contender:
+    """A bounded run of sparkmirror with these lines about Spark."""
+    return Contender(
+        name,
+        lambda file: [command(), "run", str(file), "--once"],
+        lambda alias, partitions: (
+            *_as_they_come(alias, partitions),
+            f"tasks.max = {tasks}",
+            *spark,
+        ),
+    )

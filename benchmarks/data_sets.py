@@ -76,6 +76,7 @@ DATA_SETS = (
     DataSet("1,000 partitions, 4 busy", 1_000_000, 1_000, "lz4", partitions=1_000, filled=4),
 )
 SEVERAL_TASKS = DataSet("1, 2 and 4 tasks", 2_000_000, 1_000, "lz4")
+BOUNDED = DataSet("1 KB lz4, bounded run", 1_000_000, 1_000, "lz4")
 SPARKS_OWN = DataSet("Spark's own source and sink", 500_000, 1_000, "lz4")
 FAR_AWAY = DataSet("50 ms round trip", 1_000_000, 1_000, "lz4")
 OVER_TLS = DataSet("1 KB lz4 over TLS", 2_000_000, 1_000, "lz4")

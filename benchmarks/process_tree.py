@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Sequence
 
 import psutil
 
@@ -15,6 +16,7 @@ class ProcessTree:
         self._root = psutil.Process(pid)
         self._seen: dict[tuple[int, float], float] = {}
         self.peak_memory = 0
+        self.elsewhere: Callable[[], Sequence[psutil.Process]] = tuple  # started by others for it
 
     @property
     def has_ended(self) -> bool:
@@ -42,6 +44,7 @@ class ProcessTree:
 
     def _processes(self) -> list[psutil.Process]:
         try:
-            return [self._root, *self._root.children(recursive=True)]
+            own = [self._root, *self._root.children(recursive=True)]
         except psutil.NoSuchProcess:
-            return []
+            own = []
+        return [*own, *self.elsewhere()]

@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks import standalone
 from benchmarks.addresses import Servers
 from benchmarks.catch_up import CatchUp, catch_up
 from benchmarks.contenders import (
@@ -28,6 +29,7 @@ from benchmarks.contenders import (
 )
 from benchmarks.crowd import crowd, fill, planning_seconds
 from benchmarks.data_sets import (
+    BOUNDED,
     DATA_SETS,
     FAR_AWAY,
     KILOBYTE_LZ4,
@@ -48,6 +50,7 @@ from sparkmirror.devcluster.cluster import LocalCluster, start_all
 from sparkmirror.devcluster.jars import DEFAULT_KAFKA
 from sparkmirror.errors import SetupError
 from support.clusters.memory_disk import keep_in_memory
+from support.clusters.spark_cluster import SparkCluster
 from support.peers.tcp_proxy import NetworkLink
 
 _ONE_WAY_SECONDS = 0.025
@@ -351,6 +354,25 @@ def _spark(stage: Stage, results: Results) -> None:
     _catch_up(SPARKS_OWN, (OURS, reference))(stage, results)
 
 
+def _standalone(stage: Stage, results: Results) -> None:
+    """A bounded run with local Spark and on a standalone cluster with as many slots as tasks."""
+    data = BOUNDED.scaled(stage.scale)
+    with brokers(stage) as clusters, SparkCluster(stage.directory / "spark") as spark:
+        spark.add_worker()
+        spark.add_worker()
+        _write(stage, data, clusters[0])
+        both = standalone.contenders(spark)
+        catch_up(CEILING, data, clusters, stage.directory)
+        for contender in stage.turns(both):
+            found = standalone.bounded_run(contender, data, clusters, stage.directory, spark)
+            results.add(data.name, contender.name, found.figures())
+            stage.say(
+                f"  {contender.name}: {found.total_cpu:.1f} CPU-s in {found.total_seconds:.1f} s, "
+                f"{found.copy_cpu / found.records * 1e6:.2f} CPU-s per million while copying, "
+                f"first record after {found.start_seconds:.1f} s"
+            )
+
+
 _EVERYBODY = (OURS, TUNED, JAVA, CEILING)
 CROWDS = (100, 1_000, 5_000)
 _NAMES = {
@@ -381,6 +403,7 @@ QUESTIONS = (
     Question("latency-200", _latency(200), is_quick=True),
     Question("latency-5000", _latency(5_000)),
     Question("tasks", _catch_up(SEVERAL_TASKS, (OURS, ours_with_tasks(2), ours_with_tasks(4)))),
+    Question("cluster", _standalone),
     Question("spark", _spark),
     *(Question(f"crowd-{count}", _crowd(count)) for count in CROWDS),
 )

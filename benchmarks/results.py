@@ -20,6 +20,8 @@ class Figure(Enum):
     WIRE = ("MB sent and received per CPU-second", "{:,.0f}")
     START = ("s to the first record", "{:.1f}")
     START_CPU = ("CPU-s to start", "{:.1f}")
+    TOTAL = ("s, start to end", "{:.1f}")
+    TOTAL_CPU = ("CPU-s, start to end", "{:.1f}")
     MEMORY = ("MiB at most", "{:,.0f}")
     P50 = ("p50 ms", "{:.1f}")
     P95 = ("p95 ms", "{:.1f}")

@@ -29,8 +29,8 @@ settings.load_profile("suite")
 LONGEST = (
     "nothing_silent", "versions", "documented_commands", "failures", "workers", "failover",
     "standby", "worker", "plan_apply", "fidelity", "offset_translation", "flows", "hot_reload",
-    "acl_sync", "security", "consumer_groups", "secured_control_plane", "membership", "copy_job",
-    "profiles",
+    "acl_sync", "capacity", "security", "consumer_groups", "secured_control_plane", "membership",
+    "copy_job", "profiles",
 )  # fmt: skip
 
 

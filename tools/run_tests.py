@@ -26,6 +26,7 @@ KEPT = ROOT / "build" / "test"
 SCORE = KEPT / "cpu-score"
 OPTIONS = {  # of a part, to repeat it
     "thorough": ("--thorough",),
+    "cluster": ("--thorough",),
     "brokers": ("--thorough",),
     "integration-older": ("--kafka=3.9.2",),
 }

@@ -12,9 +12,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from chaos.plan import Kind
+from chaos.plan import ANYWHERE, STANDALONE, Kind
 from chaos.run import Run
-from chaos.scenario import Mode, Scenario
+from chaos.scenario import Mode, Scenario, SparkMaster
 from chaos.table import verdict_lines
 from sparkmirror.devcluster.jars import DEFAULT_KAFKA
 from support.clusters.small_disk import enter_namespace
@@ -65,8 +65,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--faults",
         type=int,
-        default=len(Kind),
-        help=f"per scenario ({len(Kind)}, one of each kind)",
+        help="per scenario (one of each kind)",
     )
     parser.add_argument(
         "--mode", choices=[*(mode.value for mode in Mode), "both"], default=Mode.DEFAULT.value
@@ -78,12 +77,26 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--kinds",
         type=lambda text: [Kind(word) for word in text.split(",")],
-        default=tuple(Kind),
         help=f"only these, comma-separated: {', '.join(kind.value for kind in Kind)}",
+    )
+    parser.add_argument(
+        "--spark",
+        choices=[one.value for one in SparkMaster],
+        default=SparkMaster.LOCAL_CLUSTER.value,
+        help="standalone: a master and workers as processes, which are killed as well",
     )
     parser.add_argument("--kafka", default=DEFAULT_KAFKA, help=f"version ({DEFAULT_KAFKA})")
     parser.add_argument("--keep", action="store_true", help="keep the logs of a good run, too")
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.spark = SparkMaster(options.spark)
+    options.all_kinds = _all_kinds(options.spark)
+    options.kinds = options.kinds or options.all_kinds
+    options.faults = options.faults or len(options.all_kinds)
+    return options
+
+
+def _all_kinds(spark: SparkMaster) -> tuple[Kind, ...]:
+    return (*ANYWHERE, *STANDALONE) if spark is SparkMaster.STANDALONE else ANYWHERE
 
 
 def _scenarios(options: argparse.Namespace) -> Iterator[Scenario]:
@@ -99,13 +112,16 @@ def _scenarios(options: argparse.Namespace) -> Iterator[Scenario]:
                 partitions=options.partitions,
                 per_second=options.rate,
                 executors=options.executors,
+                spark=options.spark,
             )
 
 
 def _again(scenario: Scenario, options: argparse.Namespace) -> str:
     words = ["make chaos", f"SEED={scenario.seed}", f"FAULTS={scenario.faults}"]
     words += [f"MODE={scenario.mode.value}", f"FLOWS={scenario.flows}"]
-    if tuple(options.kinds) != tuple(Kind):
+    if options.spark is not SparkMaster.LOCAL_CLUSTER:
+        words.append(f"SPARK={options.spark.value}")
+    if tuple(options.kinds) != options.all_kinds:
         words.append(f"KINDS={','.join(kind.value for kind in options.kinds)}")
     return " ".join(words)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The environment of a run: clusters behind TCP proxies, and the mirror between them.
 
-    load --> us (1 broker) ==proxy== mirror (Spark local-cluster) ==proxy== hub (3 brokers)
+    load --> us (1 broker) ==proxy== mirror on Spark ==proxy== hub (3 brokers)
 
 Load, observer and comparison connect to the brokers directly. Everything that is started here is
 also stopped here.
@@ -19,13 +19,14 @@ from typing import Self
 
 from chaos.history import History
 from chaos.keeper import Restarter
-from chaos.scenario import TARGET, TOPIC, Scenario, properties
+from chaos.scenario import TARGET, TOPIC, Scenario, SparkMaster, properties
 from sparkmirror.devcluster.cluster import LocalCluster, start_all
 from sparkmirror.devcluster.jvm import KafkaJvm
 from sparkmirror.devcluster.ports import HOST
 from support.clients.librdkafka import create_topics
 from support.clients.load_generator import Load
 from support.clusters.small_disk import SmallDisk
+from support.clusters.spark_cluster import SparkCluster
 from support.peers.tcp_proxy import NetworkLink
 
 _TARGET_BROKERS = 3
@@ -89,6 +90,7 @@ class Environment:
         self.target: LocalCluster
         self.target_line: NetworkLink
         self.keeper: Restarter
+        self.spark: SparkCluster | None = None  # a standalone one
         self.loads: list[Load] = []  # of the sources, in their order
         self.history = History()
         self.resolver_file = directory / "resolver"  # see resolver/sitecustomize.py
@@ -140,9 +142,20 @@ class Environment:
         for cluster in self.sources:
             create_topics(cluster, {TOPIC: self.scenario.partitions})
         servers = {cluster.name: cluster.proxied_bootstrap_servers for cluster in clusters}
-        lines = properties(self.scenario, servers)
+        if self.scenario.spark is SparkMaster.STANDALONE:
+            self.spark = stack.enter_context(SparkCluster(self.directory / "spark"))
+            for _ in range(self.scenario.executors):
+                self.spark.add_worker(cores=self.scenario.slots)
+        lines = properties(
+            self.scenario,
+            servers,
+            master=self.spark.url if self.spark else "",
+            environment=self.environment,
+        )
         self.file.write_text("\n".join([*lines, ""]), encoding="utf-8")
-        self.keeper = stack.enter_context(Restarter(self.file, self.say, self.environment))
+        self.keeper = stack.enter_context(
+            Restarter(self.file, self.say, self.environment, self.spark)
+        )
 
     def _cluster(self, name: str, line: NetworkLink, *, brokers: int) -> LocalCluster:
         made: list[LocalCluster] = []  # the proxies must be there before it is

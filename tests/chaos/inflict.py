@@ -16,7 +16,7 @@ import psutil
 from chaos import moved
 from chaos.arena import Environment
 from chaos.conditions import METADATA_SECONDS, await_condition, await_full_membership
-from chaos.plan import Fault, Kind
+from chaos.plan import STANDALONE, Fault, Kind
 from sparkmirror.devcluster.broker import LocalBroker
 from support.clients.librdkafka import admin
 from support.clusters.client_quotas import set_quota
@@ -34,7 +34,9 @@ def inflict(fault: Fault, arena: Environment) -> None:
 
 
 def is_possible(fault: Fault, arena: Environment) -> bool:
-    """Whether this machine supports the fault."""
+    """Whether this machine and this run support the fault."""
+    if fault.kind in STANDALONE:
+        return arena.spark is not None
     return fault.kind is not Kind.TARGET_FULL or bool(arena.disks)
 
 
@@ -120,6 +122,29 @@ def _signal(processes: Sequence[psutil.Process], number: signal.Signals) -> None
     for one in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
             one.send_signal(number)
+
+
+def _kill_spark_worker(fault: Fault, arena: Environment) -> None:
+    """A machine goes away with its executors; another one comes."""
+    assert arena.spark
+    await_condition(arena, lambda: _copying(arena), "a worker copies")
+    alive = [one for one in arena.spark.workers if one.pid]
+    arena.spark.kill_worker(alive[fault.choose(alive)])
+    try:
+        arena.wait(fault.seconds)
+    finally:
+        arena.spark.add_worker(cores=arena.scenario.slots)
+
+
+def _kill_spark_master(fault: Fault, arena: Environment) -> None:
+    """It returns on the same port and knows no application."""
+    assert arena.spark
+    await_condition(arena, lambda: _copying(arena), "a worker copies")
+    arena.spark.master.kill()
+    try:
+        arena.wait(fault.seconds)
+    finally:
+        arena.spark.start_master()
 
 
 # --- brokers
@@ -291,4 +316,6 @@ _HOW: dict[Kind, Callable[[Fault, Environment], None]] = {
     Kind.PRODUCER_EXPIRY: moved.expire_producers,
     Kind.SUSPEND: _suspend,
     Kind.SLOW_RESOLVER: _hinder_resolver,
+    Kind.SPARK_WORKER_KILL: _kill_spark_worker,
+    Kind.SPARK_MASTER_KILL: _kill_spark_master,
 }

@@ -7,6 +7,7 @@ after the run.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import shutil
 import threading
@@ -19,6 +20,7 @@ from typing import Self
 
 import psutil
 
+from support.clusters.spark_cluster import SparkCluster
 from support.mirrors.mirror_process import MirrorProcess
 
 _LOOK_SECONDS = 0.2
@@ -29,8 +31,14 @@ class Restarter:
     """Owns the processes of the mirror; also a context manager that kills all of them."""
 
     def __init__(
-        self, file: Path, say: Callable[[str], None], environment: Mapping[str, str]
+        self,
+        file: Path,
+        say: Callable[[str], None],
+        environment: Mapping[str, str],
+        spark: SparkCluster | None = None,
     ) -> None:
+        """Executors on a standalone cluster are its processes, not the mirror's."""
+        self._spark = spark
         self._file = file
         self._say = say
         self._began = time.time()
@@ -61,6 +69,7 @@ class Restarter:
             self._past.append(self.current)
             for one in self._past:
                 one.kill_everything()
+            self._kill_executors()
             try:
                 yield
             finally:
@@ -69,7 +78,15 @@ class Restarter:
     def processes(self) -> list[psutil.Process]:
         """Return all processes of the current mirror."""
         with self._lock:
-            return self.current.processes()
+            return [*self.current.processes(), *(self._spark.processes() if self._spark else [])]
+
+    def _kill_executors(self) -> None:
+        """End executors that outlive their driver, before a log changes."""
+        found = self._spark.processes() if self._spark else []
+        for one in found:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                one.kill()
+        psutil.wait_procs(found, _STOP_SECONDS)
 
     def stop(self) -> tuple[int, float]:
         """Stop the mirror cleanly. Returns exit code and seconds taken."""
@@ -98,11 +115,11 @@ class Restarter:
 
     def python_workers(self) -> list[psutil.Process]:
         with self._lock:
-            return self.current.python_workers()
+            return self._spark.python_workers() if self._spark else self.current.python_workers()
 
     def executors(self) -> list[psutil.Process]:
         with self._lock:
-            return self.current.executors()
+            return self._spark.executors() if self._spark else self.current.executors()
 
     @property
     def log_files(self) -> list[Path]:

@@ -37,6 +37,12 @@ class Kind(Enum):
     PRODUCER_EXPIRY = "producer-expiry"
     SUSPEND = "suspend"
     SLOW_RESOLVER = "slow-resolver"
+    SPARK_WORKER_KILL = "spark-worker-kill"
+    SPARK_MASTER_KILL = "spark-master-kill"
+
+
+STANDALONE = (Kind.SPARK_WORKER_KILL, Kind.SPARK_MASTER_KILL)  # of a standalone cluster only
+ANYWHERE = tuple(kind for kind in Kind if kind not in STANDALONE)
 
 
 class Place(Enum):
@@ -93,6 +99,8 @@ NATURES = {
     Kind.PRODUCER_EXPIRY: Nature(Place.LOGS, ("while down", "while idle"), (4.0, 6.0)),
     Kind.SUSPEND: Nature(Place.SPARK, ("",), _BEYOND_THE_LEASE),
     Kind.SLOW_RESOLVER: Nature(Place.RESOLVER, ("slow", "failing"), (6.0, 15.0)),
+    Kind.SPARK_WORKER_KILL: Nature(Place.SPARK, ("",), (0.0, 15.0)),
+    Kind.SPARK_MASTER_KILL: Nature(Place.SPARK, ("",), (0.0, 15.0)),
 }
 
 _JOINING = 0.3  # of the faults that may strike while another one lasts
@@ -132,7 +140,7 @@ class Fault:
         return " ".join(words)
 
 
-def draw_plan(seed: int, count: int, kinds: Sequence[Kind] = tuple(Kind)) -> tuple[Fault, ...]:
+def draw_plan(seed: int, count: int, kinds: Sequence[Kind] = ANYWHERE) -> tuple[Fault, ...]:
     """Draw this many faults; every kind occurs once before one occurs twice."""
     chance = random.Random(f"chaos {seed}")
     deck: list[Kind] = []

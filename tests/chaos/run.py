@@ -16,7 +16,7 @@ from chaos.evidence import write_evidence, write_ledger
 from chaos.inflict import inflict, is_possible
 from chaos.ledger import read_entries
 from chaos.observer import Observer
-from chaos.plan import Fault, Kind, Place, draw_plan
+from chaos.plan import ANYWHERE, Fault, Kind, Place, draw_plan
 from chaos.reading import Streams, read_streams
 from chaos.scenario import KEYS, TOPIC, Scenario
 from chaos.translation import UNKNOWN, WRONG, translations
@@ -76,7 +76,7 @@ class Run:
         version: str,
         say: Callable[[str], None],
         small_disks: bool = False,
-        kinds: Sequence[Kind] = tuple(Kind),
+        kinds: Sequence[Kind] = ANYWHERE,
     ) -> None:
         self._scenario = scenario
         self._say_line = say

@@ -13,6 +13,13 @@ TOPIC = "logs"
 KEYS = 300  # different ones in a partition: what is left of it when it is compacted
 
 
+class SparkMaster(Enum):
+    """What runs the tasks."""
+
+    LOCAL_CLUSTER = "local-cluster"  # a master and executors as children of the driver's JVM
+    STANDALONE = "standalone"  # a master and workers as processes of their own
+
+
 class Mode(Enum):
     """Delivery modes."""
 
@@ -31,6 +38,7 @@ class Scenario:
     partitions: int = 4
     per_second: int = 600
     executors: int = 2
+    spark: SparkMaster = SparkMaster.LOCAL_CLUSTER
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -48,11 +56,22 @@ class Scenario:
 
     def __str__(self) -> str:
         flows = "one flow" if self.flows == 1 else f"{self.flows} flows into one topic"
-        return f"seed {self.seed}, {self.faults} faults, {flows}, {self.mode.value} mode"
+        spark = "" if self.spark is SparkMaster.LOCAL_CLUSTER else ", standalone Spark cluster"
+        return f"seed {self.seed}, {self.faults} faults, {flows}, {self.mode.value} mode{spark}"
 
 
-def properties(scenario: Scenario, servers: Mapping[str, str]) -> list[str]:
-    """Return the lines of the file; `servers` are bootstrap servers by cluster."""
+def properties(
+    scenario: Scenario,
+    servers: Mapping[str, str],
+    *,
+    master: str = "",
+    environment: Mapping[str, str] | None = None,
+) -> list[str]:
+    """Return the lines of the file; `servers` are bootstrap servers by cluster.
+
+    The master of a standalone cluster is given. Its executors do not inherit the driver's
+    environment.
+    """
     lines = [f"clusters = {', '.join([*scenario.sources, TARGET])}"]
     for alias in (*scenario.sources, TARGET):
         lines.append(f"{alias}.bootstrap.servers = {servers[alias]}")
@@ -70,12 +89,15 @@ def properties(scenario: Scenario, servers: Mapping[str, str]) -> list[str]:
         "replication.factor = 3",
         "target.recreated.policy = restart",  # all that the source holds is to be there again
         "epoch.seconds = 40",  # so that epochs change in the middle of it all
-        f"spark.master = local-cluster[{scenario.executors},{scenario.slots},1024]",
+        f"spark.master = {master or _local_cluster(scenario)}",
         "spark.executor.extraJavaOptions = -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         # All executors are there before slots are counted.
         f"spark.cores.max = {scenario.executors * scenario.slots}",
         "spark.scheduler.minRegisteredResourcesRatio = 1.0",
     ]
+    if master:
+        lines += ["spark.executor.memory = 512m", "spark.driver.host = 127.0.0.1"]
+        lines += [f"spark.executorEnv.{key} = {text}" for key, text in (environment or {}).items()]
     if scenario.flows > 1:
         lines.append(
             "replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
@@ -83,3 +105,7 @@ def properties(scenario: Scenario, servers: Mapping[str, str]) -> list[str]:
     if scenario.mode is Mode.EXACTLY_ONCE:
         lines.append(f"{TARGET}.exactly.once.source.support = enabled")
     return lines
+
+
+def _local_cluster(scenario: Scenario) -> str:
+    return f"local-cluster[{scenario.executors},{scenario.slots},1024]"

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from chaos.plan import NATURES, Kind, Place, draw_plan
+from chaos.plan import ANYWHERE, NATURES, STANDALONE, Kind, Place, draw_plan
 
 SEEDS = range(50)
 BROKERS = {Place.BROKERS, Place.SOURCE_BROKERS, Place.TARGET_BROKERS}
@@ -24,12 +24,13 @@ def test_every_kind_has_a_nature_and_comes_before_one_comes_twice() -> None:
     """Twenty faults are at least eight kinds, whatever the seed."""
     assert set(NATURES) == set(Kind)
     for seed in SEEDS:
-        plan = draw_plan(seed, len(Kind) + 7)
-        assert {fault.kind for fault in plan[: len(Kind)]} == set(Kind)
+        plan = draw_plan(seed, len(ANYWHERE) + 7)
+        assert {fault.kind for fault in plan[: len(ANYWHERE)]} == set(ANYWHERE)
+    assert set(ANYWHERE) == set(Kind) - set(STANDALONE)
 
 
 def test_all_ways_occur() -> None:
-    drawn = {(fault.kind, fault.way) for seed in SEEDS for fault in draw_plan(seed, 40)}
+    drawn = {(one.kind, one.way) for seed in SEEDS for one in draw_plan(seed, 46, tuple(Kind))}
     assert drawn == {(kind, way) for kind, nature in NATURES.items() for way in nature.ways}
 
 

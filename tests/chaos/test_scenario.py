@@ -17,12 +17,16 @@ from support.data.record_batches import LZ4, encode, numbered
 
 @pytest.mark.parametrize("mode", Mode)
 @pytest.mark.parametrize("flows", [1, 2])
-def test_every_line_of_the_file_is_understood(tmp_path: Path, flows: int, mode: Mode) -> None:
+@pytest.mark.parametrize("master", ["", "spark://127.0.0.1:7077"])
+def test_every_line_of_the_file_is_understood(
+    tmp_path: Path, flows: int, mode: Mode, master: str
+) -> None:
     """An unknown key would weaken every run silently."""
     scenario = Scenario(seed=1, faults=1, flows=flows, mode=mode)
     servers = dict.fromkeys((*scenario.sources, TARGET), "127.0.0.1:1")
     file = tmp_path / "mm2.properties"
-    file.write_text("\n".join(properties(scenario, servers)))
+    lines = properties(scenario, servers, master=master, environment={"NAME": "text"})
+    file.write_text("\n".join(lines))
     config = MirrorConfig.load(file)
     assert [str(one) for one in config.all_notices(()) if one.level is NoticeLevel.WARNING] == []
     assert len([flow for flow in config.flows(()) if config.flow_settings(flow).enabled]) == flows

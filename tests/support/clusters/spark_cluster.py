@@ -3,14 +3,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
 import re
-import shutil
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from importlib.metadata import distribution
 from pathlib import Path
+from subprocess import PIPE, STDOUT
 from types import TracebackType
 from typing import Self
+from urllib.request import urlopen
 
 import psutil
 
@@ -18,7 +23,21 @@ from sparkmirror.devcluster.server_process import ServerProcess
 from support.waiting import PATIENCE_SECONDS, eventually
 
 _LOOPBACK = "127.0.0.1"
+_OF_THE_MACHINE = ("PATH", "HOME", "LANG", "JAVA_HOME", "TMPDIR")
 _DEPLOY = "org.apache.spark.deploy"
+
+
+_OTHER = """
+import sys
+from pyspark import SparkConf, SparkContext
+conf = SparkConf().setMaster("{master}").setAppName("other")
+conf.set("spark.cores.max", "{cores}").set("spark.executor.memory", "512m")
+conf.set("spark.driver.host", "127.0.0.1").set("spark.ui.enabled", "false")
+spark = SparkContext(conf=conf)
+assert spark.parallelize(range({cores}), {cores}).map(abs).count() == {cores}
+print("holds its cores", flush=True)
+sys.stdin.read()
+"""
 
 
 class _SparkServer(ServerProcess):
@@ -34,15 +53,16 @@ class _SparkServer(ServerProcess):
     def start(self) -> None:
         home = Path(str(distribution("pyspark").locate_file("pyspark")))
         options = " ".join(f"-D{key}={value}" for key, value in self._settings.items())
+        # Executors inherit this and nothing else: as on another machine.
         environment = {
+            **{key: os.environ[key] for key in _OF_THE_MACHINE if key in os.environ},
             "SPARK_HOME": str(home),
             "SPARK_LOCAL_IP": _LOOPBACK,
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": options,
-            "PYSPARK_PYTHON": "",  # executors use what the application names
+            "SPARK_DAEMON_JAVA_OPTS": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {options}",
         }
         setting = [f"{key}={value}" for key, value in environment.items()]
-        self._spawn(["env", *setting, str(home / "bin" / "spark-class"), *self._arguments])
+        self._spawn(["env", "-i", *setting, str(home / "bin" / "spark-class"), *self._arguments])
 
     def await_line(self, pattern: str) -> re.Match[str]:
         """Wait for a line of the log since the latest start."""
@@ -61,11 +81,12 @@ class _SparkServer(ServerProcess):
 class SparkCluster:
     """A master and its workers, from `with` to its end; nothing is left behind."""
 
-    def __init__(self, directory: Path, *, recovery: bool = False) -> None:
+    def __init__(self, directory: Path, *, recovery: bool = False, port: int = 0) -> None:
         self._directory = directory
         self._directory.mkdir(parents=True, exist_ok=True)
         self._recovery = recovery
-        self._port = 0
+        self._port = port
+        self._page = 0  # the port of the master's web page
         self._stack = ExitStack()
         self.workers: list[_SparkServer] = []
         self.master = self._new_master()
@@ -87,13 +108,19 @@ class SparkCluster:
     def url(self) -> str:
         return f"spark://{_LOOPBACK}:{self._port}"
 
+    @property
+    def directory(self) -> Path:
+        """Logs of the daemons, and folders of the workers with those of executors."""
+        return self._directory
+
     def start_master(self) -> None:
         """Start the master, after a kill on the same port."""
-        if self._port:
-            self.master = self._new_master()
+        self.master = self._new_master()
         self.master.start()
         found = self.master.await_line(rf"Starting Spark master at spark://{_LOOPBACK}:(\d+)")
         self._port = int(found[1])
+        found = self.master.await_line(r"MasterWebUI.*http://[\w.]+:(\d+)")
+        self._page = int(found[1])
         self.master.await_line("I have been elected leader")
 
     def add_worker(self, *, cores: int = 2, memory: str = "2g") -> _SparkServer:
@@ -123,19 +150,64 @@ class SparkCluster:
         everyone = psutil.Process(worker.pid).children(recursive=True)
         worker.kill()
         for one in everyone:
-            if one.is_running():
+            with contextlib.suppress(psutil.NoSuchProcess):
                 one.kill()
         psutil.wait_procs(everyone, PATIENCE_SECONDS)
 
-    def executors(self) -> list[psutil.Process]:
-        """The executors of all workers."""
+    def kill_applications(self) -> None:
+        """Remove all running applications, as the master's web page does."""
+        page = f"http://{_LOOPBACK}:{self._page}"
+        with urlopen(f"{page}/json/", timeout=PATIENCE_SECONDS) as answer:  # noqa: S310 - ours
+            running = [one["id"] for one in json.load(answer)["activeapps"]]
+        for one in running:
+            form = f"id={one}&terminate=true".encode()
+            with urlopen(f"{page}/app/kill/", form, timeout=PATIENCE_SECONDS):  # noqa: S310
+                pass
+
+    @contextmanager
+    def other_application(self, log_file: Path, *, cores: int) -> Iterator[None]:
+        """Run an application of somebody else, which holds these cores until the end."""
+        text = _OTHER.format(master=self.url, cores=cores)
+        with log_file.open("wb") as log:
+            process = psutil.Popen(
+                [sys.executable, "-c", text], stdin=PIPE, stdout=log, stderr=STDOUT
+            )
+        try:
+            eventually(
+                lambda: b"holds its cores" in log_file.read_bytes(),
+                PATIENCE_SECONDS,
+                f"the other application, see {log_file}",
+            )
+            yield
+        finally:
+            everyone = [process, *process.children(recursive=True)]
+            for one in everyone:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    one.kill()
+            process.communicate()
+
+    def processes(self) -> list[psutil.Process]:
+        """Everything that the workers have started: executors and their Python processes."""
         return [
             one
             for worker in self.workers
             if worker.pid
             for one in psutil.Process(worker.pid).children(recursive=True)
-            if "CoarseGrainedExecutorBackend" in " ".join(one.cmdline())
         ]
+
+    def executors(self) -> list[psutil.Process]:
+        """The executors of all workers."""
+        return [one for one in self.processes() if _runs(one, "CoarseGrainedExecutorBackend")]
+
+    def python_workers(self) -> list[psutil.Process]:
+        """The processes of Python tasks: children of an executor's daemon."""
+        found = []
+        for one in self.processes():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                parent = one.parent()
+                if _runs(one, "daemon") and parent and _runs(parent, "daemon"):
+                    found.append(one)
+        return found
 
     def _new_master(self) -> _SparkServer:
         arguments = (
@@ -158,8 +230,14 @@ class SparkCluster:
             if worker.pid:
                 self.kill_worker(worker)
         self.master.kill()
-        for folder in self._directory.glob("worker-*/app-*"):
-            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _runs(process: psutil.Process, word: str) -> bool:
+    """Whether a process is alive and its command names this."""
+    try:
+        return any(word in argument for argument in process.cmdline())
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _spaced(arguments: Sequence[str]) -> list[str]:

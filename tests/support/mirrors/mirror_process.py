@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sysconfig
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -38,13 +38,18 @@ class MirrorProcess:
     verb = "run"
 
     def __init__(
-        self, file: Path, *options: str, environment: Mapping[str, str] | None = None
+        self,
+        file: Path,
+        *options: str,
+        environment: Mapping[str, str] | None = None,
+        prefix: Sequence[str] = (),
     ) -> None:
+        """A command in `prefix` replaces itself with the one that follows."""
         self.log_file = file.with_suffix(f".{time.time_ns()}.log")
         self.started = time.monotonic()
         with self.log_file.open("wb") as log:
             self._process = subprocess.Popen(
-                [command(), self.verb, str(file), *options],
+                [*prefix, command(), self.verb, str(file), *options],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
