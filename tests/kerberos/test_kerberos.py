@@ -125,6 +125,9 @@ def test_records_flow_while_sessions_and_tickets_end(
     )
     file = written(tmp_path, ways, *lines)
     ports = {int(ways[one]["bootstrap.servers"].rpartition(":")[2]) for one in ways}
+    # Before the start: this writes the keytabs again, and the mirror would reload them.
+    contents = [realm.keytab(one.user).read_bytes()[KEY] for one in (source, target)]
+    keys = [base64.b64encode(one).decode() for one in contents]
     places = {"TMPDIR": str(scratch), "SPARK_LOCAL_DIRS": str(scratch)}
     with MirrorProcess(file, environment=places) as mirror:
         with Load(source, topic, per_second=1000, partitions=2):
@@ -149,8 +152,6 @@ def test_records_flow_while_sessions_and_tickets_end(
             assert realm.issued(source.user) > before
         await_copy(source, topic, target, f"source.{topic}", FLOW_SECONDS)
         assert compare_topics(source, topic, target, f"source.{topic}") > 20_000
-        contents = [realm.keytab(one.user).read_bytes()[KEY] for one in (source, target)]
-        keys = [base64.b64encode(one).decode() for one in contents]
         assert leaks(keys, mirror, scratch) == []
         files = [one.read_bytes() for one in scratch.rglob("*") if one.is_file()]
         assert files
