@@ -24,8 +24,8 @@ from kafka.protocol.consumer import JoinGroupRequest
 from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.cluster_client import ClusterClient
-from sparkmirror.kafka.descriptions import NewTopic, PartialResults
-from sparkmirror.kafka.groups import CommittedOffset, GroupAdmin, GroupListing
+from sparkmirror.kafka.descriptions import CommittedOffset, GroupListing, NewTopic, PartialResults
+from sparkmirror.kafka.groups import GroupAdmin
 from sparkmirror.kafka.request import Request
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire.connection import BrokerConnection

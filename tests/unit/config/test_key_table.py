@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from sparkmirror.config.keys.client_keys import IGNORED_CLIENT_KEYS
 from sparkmirror.config.keys.config_def import ConfigKey, ParsedValue, field_of
 from sparkmirror.config.keys.secret_keys import is_secret
 from sparkmirror.config.keys.security_keys import KAFKA_SECURITY_KEYS, STRIMZI_OAUTH_KEYS
@@ -18,7 +19,6 @@ from sparkmirror.config.keys.table import (
     CLIENT,
     CONNECTOR,
     GLOBAL_CONNECTOR_NAMES,
-    IGNORED_CLIENT_KEYS,
     SECURITY,
     WORKER,
     all_keys,

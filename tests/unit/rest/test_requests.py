@@ -11,8 +11,9 @@ from urllib.parse import quote
 
 import pytest
 
-from sparkmirror.connect.api import ConnectorInfo, RunState
+from sparkmirror.connect.api import ConnectorInfo
 from sparkmirror.connect.signatures import sign
+from sparkmirror.formats.connect_status_records import RunState
 from sparkmirror.rest.app import AppOptions
 from sparkmirror.rest.cors import CorsPolicy
 from sparkmirror.rest.dispatch import RequestLimits
