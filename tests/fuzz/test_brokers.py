@@ -24,9 +24,9 @@ from kafka.record.util import calc_crc32c
 
 from sparkmirror.errors import CorruptRecordBatchError, UndecodableResponseError, WireError
 from sparkmirror.kafka import log_records
+from sparkmirror.task.corrupt_batches import offset_after_corrupt_batch
 from sparkmirror.wire import codecs
 from sparkmirror.wire.connection import BrokerConnection
-from sparkmirror.wire.corrupt_batch import offset_after_corrupt_batch
 from sparkmirror.wire.dialing import Address
 from sparkmirror.wire.event_loop import EventLoop
 from sparkmirror.wire.fetch_protocol import (

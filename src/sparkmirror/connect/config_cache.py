@@ -28,7 +28,7 @@ from sparkmirror.config.rules.connector_rules import naming_mismatch
 from sparkmirror.config.worker_config import WorkerConfig
 from sparkmirror.connect import api_errors
 from sparkmirror.connect.api import ApiError
-from sparkmirror.connectors.targets import ConnectorSpec
+from sparkmirror.connectors.desired_state import ConnectorSpec
 from sparkmirror.errors import ConfigError, join_sentences
 from sparkmirror.formats.connect_fields import Config
 

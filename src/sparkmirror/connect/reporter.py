@@ -31,7 +31,7 @@ from sparkmirror.connect.status_updates import (
 )
 from sparkmirror.connect.task_publisher import TaskPublisher
 from sparkmirror.connectors.connector_states import ConnectorState, ReportedState
-from sparkmirror.connectors.targets import InstanceView
+from sparkmirror.connectors.desired_state import InstanceView
 from sparkmirror.errors import ClusterError, UnreachableError, join_sentences
 from sparkmirror.formats.connect_config_records import TargetState
 from sparkmirror.formats.connect_status_records import ConnectorStatus, RunState, StatusRecord

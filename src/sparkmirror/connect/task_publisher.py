@@ -24,7 +24,7 @@ from sparkmirror.connect.group_state import GroupState
 from sparkmirror.connect.leader import GroupLeader
 from sparkmirror.connect.signatures import sign
 from sparkmirror.connectors.connector_states import ReportedState
-from sparkmirror.connectors.targets import InstanceView
+from sparkmirror.connectors.desired_state import InstanceView
 from sparkmirror.errors import ClusterError
 from sparkmirror.formats.connect_config_records import TargetState
 from sparkmirror.formats.connect_fields import Config

@@ -37,7 +37,7 @@ from sparkmirror.connect.signatures import verify_signature
 from sparkmirror.connect.startup import Startup
 from sparkmirror.connect.stored_offsets import ConnectorOffsetStore
 from sparkmirror.connect.task_publisher import put_tasks_if_started
-from sparkmirror.connectors.targets import Restart
+from sparkmirror.connectors.desired_state import Restart
 from sparkmirror.errors import ArgumentError, ClusterError, ConfigError
 from sparkmirror.formats.connect_config_records import LoggerLevel, RestartRequest, TargetState
 from sparkmirror.formats.connect_fields import Config

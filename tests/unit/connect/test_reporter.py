@@ -12,7 +12,7 @@ import pytest
 from sparkmirror.connect.config_cache import ParsedConfig
 from sparkmirror.connect.reporter import Reporter
 from sparkmirror.connectors.connector_states import ConnectorState, ReportedState
-from sparkmirror.connectors.targets import Desired, InstanceView
+from sparkmirror.connectors.desired_state import DesiredState, InstanceView
 from sparkmirror.errors import ClusterError
 from sparkmirror.formats.connect_config_records import TargetState
 from sparkmirror.formats.connect_status_records import (
@@ -35,7 +35,7 @@ def view(name: str, state: RunState, tasks: int = 1) -> InstanceView:
     return InstanceView(
         name=name,
         kind=None,
-        desired=Desired.RUNNING,
+        desired=DesiredState.RUNNING,
         state=ConnectorState(ReportedState(state), parts),
         snapshot=FlowStatus(name).snapshot(),
     )

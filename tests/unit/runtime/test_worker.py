@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sparkmirror.config.worker_config import WorkerConfig
-from sparkmirror.connectors.targets import Restart
+from sparkmirror.connectors.desired_state import Restart
 from sparkmirror.runtime.worker import ConnectWorker
 from support.waiting import PATIENCE_SECONDS, eventually
 

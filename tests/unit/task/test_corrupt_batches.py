@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import struct
 
-from sparkmirror.wire.corrupt_batch import offset_after_corrupt_batch
+from sparkmirror.task.corrupt_batches import offset_after_corrupt_batch
 from support.data.record_batches import encode, numbered
 
 END = 1_000
