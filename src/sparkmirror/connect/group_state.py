@@ -213,19 +213,18 @@ class _SingleFlight:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self._began = 0.0
+        self._started: float | None = None  # the read in progress; None: this caller need not read
+        self._last_success = 0.0  # the start of the last read that succeeded
 
     def __enter__(self) -> bool:
-        asked = time.monotonic()
+        called = time.monotonic()
         self.lock.acquire()
-        if self._began > asked:
-            return False
-        self._begins = time.monotonic()
-        return True
+        self._started = None if self._last_success > called else time.monotonic()
+        return self._started is not None
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self._began = max(self._began, getattr(self, "_begins", 0.0))
+        if kind is None and self._started is not None:
+            self._last_success = self._started
         self.lock.release()
 
 

@@ -436,7 +436,7 @@ def test_a_folder_is_deployed_and_one_refusal_does_not_stop_it(
     assert done.exit_code == 1
     found = {one["name"]: one for one in json.loads(done.stdout)}
     assert (found["m"]["result"], found["n"]["result"]) == ("failed", "created")
-    assert "tasks.max" in found["m"]["trouble"]
+    assert "tasks.max" in found["m"]["error"]
     assert "tasks.max" in done.stderr
 
 
