@@ -301,7 +301,7 @@ def test_a_record_batch_that_did_harm_does_no_more(harm: bytes) -> None:
 
 @given(data=st.data(), end=st.integers(-5, 2**63 - 1))
 @fuzzed()
-def test_the_place_behind_damage_is_behind_it(data: st.DataObject, end: int) -> None:
+def test_the_position_after_a_corrupt_batch_is_beyond_it(data: st.DataObject, end: int) -> None:
     """Never back, never beyond the end of the log."""
     one = data.draw(mutated([BATCHES[0] + BATCHES[5]]))
     found = attempt(lambda raw: offset_after_corrupt_batch(memoryview(raw), 0, end), one, ())

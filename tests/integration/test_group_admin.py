@@ -247,7 +247,7 @@ def test_other_kinds_of_groups_are_left_out(
     assert {ours, workers} & set(groups.groups()) == {ours}
 
 
-def test_older_brokers_are_asked_one_group_at_a_time(
+def test_older_brokers_are_queried_one_group_at_a_time(
     connection: ConnectionSettings, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client held to the versions of Kafka 2.5 reads and commits all the same."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ConnectApi of a worker.
+"""Implements Connect's operations (`ConnectApi`) on a Connect worker.
 
 Any worker answers queries from the group's topics. The leader writes changes to the config topic,
 where the connector's owner reads them. A restart without parameters goes to the owner.

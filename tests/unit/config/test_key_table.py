@@ -86,7 +86,7 @@ def test_a_key_has_a_doc_sentence_and_a_valid_default(key: ConfigKey) -> None:
 
 
 @pytest.mark.parametrize("name", MM2)
-def test_a_default_is_mm2s_or_says_what_mm2s_is(name: str) -> None:
+def test_a_default_is_mm2s_or_explains_what_mm2s_is(name: str) -> None:
     """No default differs in silence."""
     key = (CONNECTOR | WORKER)[name]
     assert MM2[name] == (key.default if key.mm2_default is None else key.mm2_default)
@@ -186,7 +186,7 @@ def test_secrets_are_known_by_the_type_of_their_key(name: str, secret: bool) -> 
         ("delegation.token.max.lifetime.ms", False),
     ],
 )
-def test_a_key_that_nobody_knows_is_taken_for_what_it_sounds_like(name: str, secret: bool) -> None:
+def test_an_unknown_key_is_secret_if_its_name_suggests_it(name: str, secret: bool) -> None:
     """Misspelt, or of somebody's plugin."""
     assert secret == is_secret(name)
 

@@ -148,7 +148,7 @@ def test_states_are_written_and_tasks_published(bench: Bench) -> None:
     assert bench.statuses.connectors["x"].warning == "its file is gone"
 
 
-def test_statuses_are_written_at_once_if_that_is_asked_for(
+def test_statuses_are_written_at_once_on_request(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A failure is left to the next report."""

@@ -138,7 +138,7 @@ def bench() -> Bench:
     return Bench()
 
 
-def test_connectors_are_those_that_the_file_asks_for(bench: Bench) -> None:
+def test_the_connectors_are_those_of_the_file(bench: Bench) -> None:
     """Named after their pair."""
     assert sorted(bench.api.connectors()) == [CHECKPOINT, SOURCE, BEATS]
 
@@ -164,7 +164,7 @@ def test_one_that_runs_here_names_this_process(bench: Bench) -> None:
     assert bench.api.topics("nobody") == []
 
 
-def test_one_that_runs_elsewhere_is_unassigned_and_says_where(bench: Bench) -> None:
+def test_one_that_runs_elsewhere_is_unassigned_and_shows_where(bench: Bench) -> None:
     """It has no tasks here."""
     found = bench.api.status(BEATS)
     assert (found.connector.state, found.tasks) == (RunState.UNASSIGNED, {})
@@ -250,7 +250,7 @@ def test_the_files_own_providers_count_in_a_validation(
     assert [error in one for one in found.errors] == ([True] if error else [])
 
 
-def test_nobody_is_not_found(bench: Bench) -> None:
+def test_an_unknown_connector_is_not_found(bench: Bench) -> None:
     """Whatever is asked of it."""
     for call in (bench.api.info, bench.api.status, bench.api.pause, bench.api.delete):
         with pytest.raises(ApiError) as refused:
@@ -258,7 +258,7 @@ def test_nobody_is_not_found(bench: Bench) -> None:
         assert refused.value.status == 404
 
 
-def test_health_is_that_of_the_worst_pair(bench: Bench) -> None:
+def test_health_is_that_of_the_worst_flow(bench: Bench) -> None:
     """A pair that runs elsewhere is well."""
     assert bench.api.health()[0] == 200
     bench.status.set_state(FlowState.STARTING)

@@ -158,7 +158,7 @@ def bench() -> Bench:
     return made
 
 
-def test_connectors_stand_by_until_their_pair_is_owned_and_its_commands_are_read() -> None:
+def test_connectors_stand_by_until_their_flow_is_owned_and_its_commands_are_read() -> None:
     bench = Bench()
     assert [one.calls for one in bench.ownerships] == [["start"], ["start"]]
     assert bench.desired() == dict.fromkeys(ALL, DesiredState.STANDBY)
@@ -221,7 +221,7 @@ def test_the_same_file_again_keeps_every_spec_equal(bench: Bench) -> None:
     assert bench.reconciler.poll().connectors == before
 
 
-def test_a_pair_with_another_group_leaves_before_it_joins(bench: Bench) -> None:
+def test_a_flow_with_another_group_leaves_before_it_joins(bench: Bench) -> None:
     """Its counters are kept meanwhile: it stands by."""
     groups = {**bench.reading.groups, AB: GroupSettings("other")}
     bench.reconciler.apply(replace(bench.reading, groups=groups))
@@ -255,7 +255,7 @@ def test_a_process_that_was_not_let_in_joins_again_with_other_credentials() -> N
     assert bench.ownerships[2].calls == ["start"]
 
 
-def test_a_removed_pair_is_in_view_until_it_has_left(bench: Bench) -> None:
+def test_a_removed_flow_is_in_view_until_it_has_left(bench: Bench) -> None:
     bench.reconciler.apply(without(bench.reading, AB))
     assert bench.desired() == {name(HEARTBEAT, BA): DesiredState.RUNNING}
     assert bench.flows() == [BA, AB]
@@ -264,7 +264,7 @@ def test_a_removed_pair_is_in_view_until_it_has_left(bench: Bench) -> None:
     assert bench.flows() == [BA]
 
 
-def test_a_pair_that_comes_back_before_it_has_left_joins_once(bench: Bench) -> None:
+def test_a_flow_readded_before_it_left_joins_once(bench: Bench) -> None:
     bench.reconciler.apply(without(bench.reading, AB))
     bench.apply()
     bench.apply("a->b.topics = t")
@@ -277,7 +277,7 @@ def test_a_pair_that_comes_back_before_it_has_left_joins_once(bench: Bench) -> N
     assert bench.flows() == [AB, BA]
 
 
-def test_a_new_pair_joins_its_group() -> None:
+def test_a_new_flow_joins_its_group() -> None:
     bench = Bench()
     bench.reconciler.apply(without(bench.reading, BA))
     bench.ownerships[1].has_left = True
@@ -316,7 +316,7 @@ def view(
     return {own: replace(made, **more)}  # type: ignore[arg-type]
 
 
-def test_a_pair_that_stands_by_says_who_runs_it_and_keeps_its_counters() -> None:
+def test_a_standby_flow_names_its_owner_and_keeps_its_counters() -> None:
     bench = Bench()
     idle = view(SOURCE, FlowState.STANDBY, desired=DesiredState.STANDBY, is_active=False)
     now = bench.ab.snapshot(idle)
@@ -336,7 +336,7 @@ def test_an_owner_whose_commands_cannot_be_read_retries(bench: Bench) -> None:
     assert (now.state, now.reason) == (FlowState.RETRYING, "cannot be read")
 
 
-def test_a_pair_that_ends_is_shown_as_its_source_until_then() -> None:
+def test_a_flow_that_ends_is_shown_as_its_source_until_then() -> None:
     bench = Bench()
     ending = view(SOURCE, FlowState.RUNNING, desired=DesiredState.STANDBY, is_slow=True)
     now = bench.ab.snapshot(ending)
@@ -345,20 +345,20 @@ def test_a_pair_that_ends_is_shown_as_its_source_until_then() -> None:
     assert bench.ab.state(SOURCE, ending) is ending[name(SOURCE)].state
 
 
-def test_an_owned_pair_starts_before_it_has_instances(bench: Bench) -> None:
+def test_an_owned_flow_starts_before_it_has_instances(bench: Bench) -> None:
     assert bench.ab.snapshot({}).state is FlowState.STARTING
     idle = view(SOURCE, FlowState.STANDBY, desired=DesiredState.STANDBY, is_active=False)
     assert bench.ab.snapshot(idle).state is FlowState.STARTING
 
 
-def test_a_paused_source_makes_its_pair_paused(bench: Bench) -> None:
+def test_a_paused_source_makes_its_flow_paused(bench: Bench) -> None:
     bench.all_commands[0].target_states = {SOURCE: TargetState.PAUSED}
     source = view(SOURCE, FlowState.PAUSED, desired=DesiredState.PAUSED, is_active=False)
     now = bench.ab.snapshot({**source, **view(CHECKPOINT)})
     assert (now.state, now.reason) == (FlowState.PAUSED, "MirrorSourceConnector is paused")
 
 
-def test_a_pair_that_copies_nothing_emits_heartbeats_only(bench: Bench) -> None:
+def test_a_flow_that_copies_nothing_emits_heartbeats_only(bench: Bench) -> None:
     now = bench.ba.snapshot(view(HEARTBEAT, flow=BA))
     assert (now.state, now.reason) == (FlowState.RUNNING, "heartbeats only")
 

@@ -335,7 +335,7 @@ def test_another_identity_replaces_the_instance_after_its_end(bench: Bench) -> N
     assert bench.state is RunState.RUNNING
 
 
-def test_the_counters_go_on_and_the_rest_of_the_status_begins_again(bench: Bench) -> None:
+def test_counters_survive_a_restart_and_the_other_fields_are_reset(bench: Bench) -> None:
     bench.made[0].status.set_problem("x", "bad")
     bench.made[0].status.count_change("created")
     bench.want(RUNNING, 2)
@@ -443,7 +443,7 @@ def test_a_restart_replaces_the_instance_and_tasks_are_shown_restarting(bench: B
     assert bench.calls == [["start", "stop"], ["start"]]
 
 
-def test_only_what_failed_restarts_if_that_is_asked_for(bench: Bench) -> None:
+def test_only_failed_parts_restart_if_requested(bench: Bench) -> None:
     bench.restart(only_failed=True)
     assert bench.calls == [["start"]]
     bench.made[0].task = RunState.FAILED
@@ -484,7 +484,7 @@ def test_restarts_of_unknown_or_leaving_connectors_find_nothing(bench: Bench) ->
     assert not bench.supervisor.restart(Restart(NAME))
 
 
-def test_an_instance_that_ends_by_itself_is_left_alone(bench: Bench) -> None:
+def test_an_instance_that_ends_without_a_request_is_not_replaced(bench: Bench) -> None:
     bench.end()
     assert bench.calls == [["start"]]
     bench.restart()

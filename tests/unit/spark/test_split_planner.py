@@ -75,7 +75,7 @@ def test_every_flow_gets_a_slot_even_when_there_are_too_few() -> None:
 
 
 @given(wanted=st.lists(st.integers(1, 9), min_size=1, max_size=5), slots=st.integers(1, 40))
-def test_nobody_gets_more_than_wanted_or_starves(wanted: list[int], slots: int) -> None:
+def test_each_gets_at_least_one_slot_and_at_most_its_splits(wanted: list[int], slots: int) -> None:
     """All slots are used, unless there are too few."""
     asked = {Flow("a", f"t{index}"): count for index, count in enumerate(wanted)}
 
