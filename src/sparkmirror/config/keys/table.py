@@ -131,7 +131,7 @@ WORKER_SECTIONS = (
         tuple(sorted(IGNORED_WORKER_CONFIG_KEYS.items())),
     ),
     Section(
-        "REST and figures",
+        "REST and metrics",
         "`<key>` in the worker's file",
         SERVER_KEYS,
         tuple((f"{prefix}*", why) for prefix, why in sorted(IGNORED_PREFIXES.items())),
