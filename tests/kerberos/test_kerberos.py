@@ -197,7 +197,7 @@ WRONG_WAYS = {
 }
 
 
-def test_what_is_wrong_is_said_and_hurts_nobody_else(
+def test_an_invalid_flow_is_reported_and_does_not_affect_others(
     source: KerberosCluster, target: KerberosCluster, tmp_path: Path
 ) -> None:
     """By cluster and key, once."""
@@ -280,7 +280,7 @@ def test_without_a_line_the_tickets_are_the_system_s(
     ask(source.reached("LOGIN"))
 
 
-def test_a_kdc_that_is_down_is_told_and_waited_for(
+def test_a_kdc_that_is_down_is_reported_and_retried(
     realm: KerberosRealm, source: KerberosCluster
 ) -> None:
     """Tickets that are there continue; without one it is a matter of time, and tried again."""

@@ -343,7 +343,7 @@ def test_a_policy_of_stop_waits_and_looks_again(
     assert bench.part.error == ""
 
 
-def test_one_leader_that_knows_less_is_no_truncation(bench: Bench) -> None:
+def test_a_leader_that_lags_is_no_truncation(bench: Bench) -> None:
     """It may not have heard how far its log is replicated; who says it twice is believed."""
     bench.asked().fetched(("t", partition_data(0, error=OUT_OF_RANGE)))
     for offset in (0, 5):

@@ -230,7 +230,7 @@ def test_a_connection_lost_with_five_in_flight_loses_and_repeats_nothing(appende
     bench.check_all_copied_once()
 
 
-def test_a_failed_partition_waits_and_the_others_go_on() -> None:
+def test_a_failed_partition_waits_and_the_others_continue() -> None:
     """Nothing of it is sent in its pause, not even what is offered then."""
     bench = ProducerHarness()
     bench.offer(1)
