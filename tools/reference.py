@@ -42,7 +42,7 @@ overrides, and all errors. `--connect` also connects to every broker.
 A Connect worker's file (`connect-distributed.properties`) has
 [other keys](#a-connect-workers-file), at the end of this page.
 
-## Who wins
+## Precedence
 
 For one flow `A->B`; the last one in a list wins:
 
@@ -59,7 +59,7 @@ A [profile](profiles.md) overrides the default and nothing else.
 
 These are MM2's rules; `check` shows where a line is overridden or has no effect.
 
-## Values from elsewhere
+## Config providers
 
 `${file:/path/of.properties:key}`, `${directory:/path:file}` and `${env:NAME}` refer to a key of a
 properties file, the content of a file, and an environment variable. A `config.providers` line is
@@ -101,7 +101,7 @@ A.sasl.jaas.config = org.apache.kafka.common.security.plain.PlainLoginModule req
   [Alternatives](security.md#tokens) are files, refresh tokens, assertions and user passwords.
 - Secrets and referenced values are shown as `[hidden]`.
 
-## Classes of your own
+## Custom classes
 
 `replication.policy.class`, `topic.filter.class`, `group.filter.class` and
 `config.property.filter.class` take the dotted path of a Python class on the Python path. It is
@@ -145,7 +145,7 @@ listeners = http://127.0.0.1:8083
 
 Without `listeners` a worker listens on 127.0.0.1:8083, with a warning: other workers of its group
 cannot reach it. Connect's default is `http://:8083`, every interface; then every client that
-reaches it may create connectors, unless you [require authentication](rest.md#who-may-ask). For
+reaches it may create connectors, unless you [require authentication](rest.md#access). For
 https use the `ssl.*` keys above with the prefix `listeners.https.`.
 
 Connectors can name custom classes only if `connector.python.allowlist` lists them: a module

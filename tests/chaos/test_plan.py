@@ -53,6 +53,6 @@ def test_faults_do_join() -> None:
     assert len(joined) > len(SEEDS)
 
 
-def test_only_the_kinds_asked_for_are_drawn() -> None:
+def test_only_the_kinds_requested_are_drawn() -> None:
     wanted = [Kind.DRIVER_KILL, Kind.TARGET_CUT]
     assert {fault.kind for fault in draw_plan(1, 10, wanted)} == set(wanted)

@@ -74,7 +74,7 @@ def test_harm_beside_lost_records_is_counted(numbers: list[int], expected: dict[
     assert compare(STREAM, held, altered, gone).counts[ALTERED] == numbers.count(4)
 
 
-def test_neighbours_are_told_as_one() -> None:
+def test_adjacent_gaps_are_reported_as_one() -> None:
     verdict = compare(STREAM, ORIGINALS, copies(0, 1, 4, 5, 6, 8, 9, 4, 5, 6))
     told = [
         (one.what, one.first.offset, one.last.offset, one.records, one.at)

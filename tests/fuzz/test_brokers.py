@@ -24,9 +24,9 @@ from kafka.record.util import calc_crc32c
 
 from sparkmirror.errors import CorruptRecordBatchError, UndecodableResponseError, WireError
 from sparkmirror.kafka import log_records
+from sparkmirror.task.corrupt_batches import offset_after_corrupt_batch
 from sparkmirror.wire import codecs
 from sparkmirror.wire.connection import BrokerConnection
-from sparkmirror.wire.corrupt_batch import offset_after_corrupt_batch
 from sparkmirror.wire.dialing import Address
 from sparkmirror.wire.event_loop import EventLoop
 from sparkmirror.wire.fetch_protocol import (
@@ -301,7 +301,7 @@ def test_a_record_batch_that_did_harm_does_no_more(harm: bytes) -> None:
 
 @given(data=st.data(), end=st.integers(-5, 2**63 - 1))
 @fuzzed()
-def test_the_place_behind_damage_is_behind_it(data: st.DataObject, end: int) -> None:
+def test_the_position_after_a_corrupt_batch_is_beyond_it(data: st.DataObject, end: int) -> None:
     """Never back, never beyond the end of the log."""
     one = data.draw(mutated([BATCHES[0] + BATCHES[5]]))
     found = attempt(lambda raw: offset_after_corrupt_batch(memoryview(raw), 0, end), one, ())

@@ -223,7 +223,7 @@ def test_what_a_task_reports_can_be_calculated_with_and_shown(data: st.DataObjec
 
 
 @pytest.mark.parametrize("is_encrypted", [False, True])
-def test_who_speaks_slowly_is_not_waited_for(
+def test_a_slow_client_is_not_waited_for(
     port: Port, monkeypatch: pytest.MonkeyPatch, *, is_encrypted: bool
 ) -> None:
     """A byte now and then keeps no door open."""

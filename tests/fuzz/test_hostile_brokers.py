@@ -111,7 +111,7 @@ def test_a_task_loses_only_the_connection(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", AT_ONCE | SLOWLY)
-def test_the_control_plane_says_what_cluster_it_is(
+def test_errors_of_the_control_plane_name_the_cluster(
     case: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An error of ours; the log does not repeat what came."""
@@ -134,7 +134,7 @@ def test_the_control_plane_says_what_cluster_it_is(
 
 
 @pytest.mark.parametrize("announced", [MANY, 1 << 30])
-def test_a_broker_is_not_believed_a_gigabyte(
+def test_a_frame_length_of_a_gigabyte_is_rejected(
     announced: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor waited for as long as a byte comes now and then."""

@@ -382,7 +382,7 @@ def test_what_came_from_the_target_does_not_go_back(bench: Bench) -> None:
     assert group not in {action.binding for action in plan.grants}
 
 
-def test_a_target_that_refuses_is_said_once_and_tried_again(
+def test_a_target_that_refuses_is_reported_once_and_tried_again(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The status has the count and the first reason until it works."""
@@ -404,7 +404,7 @@ def test_a_target_that_refuses_is_said_once_and_tried_again(
     assert bench.troubles == ()
 
 
-def test_a_source_that_does_not_tell_is_a_trouble_until_it_does(bench: Bench) -> None:
+def test_a_source_that_denies_acls_is_a_problem_until_it_responds(bench: Bench) -> None:
     """The principal lacks DESCRIBE on the cluster, and the status says so."""
     sync = bench.start()
     grant(bench.source, bench.acl("orders"))
@@ -431,7 +431,7 @@ def test_a_target_that_does_not_tell_gets_each_acl_once(bench: Bench) -> None:
     assert sync.plan(["orders"]) == AclPlan()
 
 
-def test_without_an_authorizer_there_is_one_line_and_no_trouble(
+def test_without_an_authorizer_there_is_one_line_and_no_problem(
     pair: Pair,
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,
@@ -456,7 +456,9 @@ def test_without_an_authorizer_there_is_one_line_and_no_trouble(
         assert bench.counts == {}
 
 
-def test_orders_to_a_cluster_without_authorizer_say_so(target_cluster: LocalCluster) -> None:
+def test_acl_requests_to_a_cluster_without_authorizer_report_it(
+    target_cluster: LocalCluster,
+) -> None:
     """All three requests raise the broker's own code."""
     bench = Bench(target_cluster, target_cluster)
     some = [bench.acl("orders")]

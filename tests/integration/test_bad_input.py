@@ -81,7 +81,7 @@ def run(file: Path, **environment: str) -> subprocess.CompletedProcess[str]:
         ),
     ],
 )
-def test_a_bad_file_is_refused_with_a_sentence(
+def test_a_bad_file_is_rejected_with_an_error(
     refused: Callable[[Path], str], tmp_path: Path, text: str, words: list[str]
 ) -> None:
     """It names the key and what is wrong with it."""

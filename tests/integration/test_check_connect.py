@@ -86,7 +86,7 @@ def test_every_broker_is_reached(
     assert topics(target_cluster) == before
 
 
-def test_an_advertised_address_of_nobody_is_named(
+def test_an_unreachable_advertised_address_is_in_the_error(
     tmp_path: Path, source_cluster: LocalCluster, odd_cluster: LocalCluster
 ) -> None:
     """The bootstrap address answers, the broker's own does not; the other cluster is fine."""

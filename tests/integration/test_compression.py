@@ -58,7 +58,7 @@ class RecodingFlow(TaskFlow):
 
 
 @pytest.mark.parametrize("wanted", ["none", "zstd"])
-def test_every_batch_gets_the_codec_that_was_asked_for(
+def test_every_batch_gets_the_configured_codec(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path, wanted: str
 ) -> None:
     """Read on both sides by another client, the records are the same."""

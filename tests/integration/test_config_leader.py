@@ -135,7 +135,7 @@ def test_an_earlier_leader_writes_nothing(
     ]
 
 
-def test_a_leader_goes_on_in_a_topic_created_anew(
+def test_a_leader_continues_in_a_recreated_topic(
     client: ClusterClient, target_cluster: LocalCluster, topic: str, leader_id: str
 ) -> None:
     """The brokers know nothing of its record batches there, and still nobody else may write."""
@@ -184,7 +184,7 @@ def test_a_lost_answer_writes_nothing_twice(
     assert keys(target_cluster, topic) == [b"1", b"2", b"3", b"4", b"5"]
 
 
-def test_a_leader_that_slept_asks_whether_it_is_one(
+def test_a_suspended_leader_checks_its_leadership(
     client: ClusterClient, target_cluster: LocalCluster, topic: str, leader_id: str
 ) -> None:
     """Brokers forget; the coordinator knows who took the id last, though it wrote nothing yet."""

@@ -224,7 +224,7 @@ def test_a_group_that_still_consumes_is_not_parked(flow: Flow) -> None:
     assert "group not found" in sparkmirror(*words[:-3], "nobody", *words[-2:], code=1)
 
 
-def test_a_group_that_is_further_on_the_target_is_parked_only_if_asked_to(flow: Flow) -> None:
+def test_a_group_ahead_on_the_target_is_parked_only_with_rewind(flow: Flow) -> None:
     """Records would be processed again."""
     group = f"{flow.alias}-further"
     commit(flow.target, group, flow.remote, {0: 300, 1: 2})

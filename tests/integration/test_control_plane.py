@@ -146,7 +146,7 @@ def config_sources(admin: ClusterAdmin) -> dict[str, ConfigSource]:
     return eventually(told, PATIENCE_SECONDS, "configs are told", not_yet=(KeyError,))
 
 
-def test_config_sources_are_told_apart(admin: ClusterAdmin) -> None:
+def test_config_sources_are_distinguished(admin: ClusterAdmin) -> None:
     """What is copied to the target depends on where a value was set."""
     sources = config_sources(admin)
     assert sources["retention.ms"] is ConfigSource.DYNAMIC_TOPIC
@@ -154,7 +154,7 @@ def test_config_sources_are_told_apart(admin: ClusterAdmin) -> None:
 
 
 @pytest.mark.thorough
-def test_a_value_from_the_brokers_own_file_is_told_apart(own_admin: ClusterAdmin) -> None:
+def test_a_value_from_the_brokers_own_file_is_distinguished(own_admin: ClusterAdmin) -> None:
     """It is neither the topic's nor Kafka's default."""
     sources = config_sources(own_admin)
     assert sources["retention.ms"] is ConfigSource.DYNAMIC_TOPIC
@@ -176,7 +176,7 @@ def test_answers_about_good_topics_survive_bad_ones(admin: ClusterAdmin) -> None
     assert f"topic '{missing}'" in str(ends.failed[TopicPartition(missing, 0)])
 
 
-def test_each_refused_creation_says_why(admin: ClusterAdmin) -> None:
+def test_each_refused_creation_explains_why(admin: ClusterAdmin) -> None:
     """One request, four results, each with its own code and sentence."""
     good, many, bad = unique_name("good"), unique_name("many"), unique_name("bad")
     results = admin.create_topics(

@@ -67,7 +67,7 @@ def test_the_commands_for_looking_around_work(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     """Each line of the README's local block succeeds, in the order it is written."""
-    up, *lines, down = commands("Looking around without a Kafka installation")
+    up, *lines, down = commands("Without a Kafka installation")
     assert (up, down) == ("sparkmirror local up --detach", "sparkmirror local down")
     assert len(lines) >= 5
     monkeypatch.setenv("SPARKMIRROR_CACHE", environment["SPARKMIRROR_CACHE"])

@@ -97,7 +97,7 @@ def test_records_and_groups_arrive(
 
 
 @pytest.mark.parametrize("role", ["source", "target"])
-def test_check_says_what_the_service_cannot_do(
+def test_check_explains_what_the_service_cannot_do(
     role: str, hubs: EventHubs, source_cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """In sentences, without an error, and without asking for anything that is not there."""

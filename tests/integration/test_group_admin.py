@@ -24,8 +24,8 @@ from kafka.protocol.consumer import JoinGroupRequest
 from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.cluster_client import ClusterClient
-from sparkmirror.kafka.descriptions import NewTopic, PartialResults
-from sparkmirror.kafka.groups import CommittedOffset, GroupAdmin, GroupListing
+from sparkmirror.kafka.descriptions import CommittedOffset, GroupListing, NewTopic, PartialResults
+from sparkmirror.kafka.groups import GroupAdmin
 from sparkmirror.kafka.request import Request
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire.connection import BrokerConnection
@@ -247,7 +247,7 @@ def test_other_kinds_of_groups_are_left_out(
     assert {ours, workers} & set(groups.groups()) == {ours}
 
 
-def test_older_brokers_are_asked_one_group_at_a_time(
+def test_older_brokers_are_queried_one_group_at_a_time(
     connection: ConnectionSettings, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client held to the versions of Kafka 2.5 reads and commits all the same."""

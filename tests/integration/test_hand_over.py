@@ -23,7 +23,7 @@ from support.mirrors.java_hand_over import (
 pytestmark = pytest.mark.thorough
 
 
-def test_sparkmirror_goes_on_where_java_stopped(
+def test_sparkmirror_continues_where_java_stopped(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """No record lost, none twice, and groups are synced wherever they stand."""

@@ -109,7 +109,7 @@ def beating_into_nowhere() -> tuple[MirrorHeartbeatConnector, threading.Thread]:
     return connector, thread
 
 
-def test_heartbeats_can_be_stopped_when_nobody_answers() -> None:
+def test_heartbeats_stop_while_the_target_does_not_respond() -> None:
     """A target that is down is named, and does not keep the thread alive."""
     connector, thread = beating_into_nowhere()
     assert "127.0.0.1:1" in str(connector.status.error)
@@ -119,7 +119,7 @@ def test_heartbeats_can_be_stopped_when_nobody_answers() -> None:
 
 
 @pytest.mark.thorough
-def test_stopping_takes_less_than_a_second_even_when_nobody_answers() -> None:
+def test_stopping_takes_less_than_a_second_while_no_broker_responds() -> None:
     """A target that is down must not delay the end of the program."""
     connector, thread = beating_into_nowhere()
     started = time.monotonic()

@@ -209,7 +209,7 @@ def test_heartbeats_and_groups_change_without_a_pause_of_the_copy(
     bench.assert_untouched()
 
 
-def test_a_file_that_is_wrong_is_refused_and_the_old_one_goes_on(
+def test_an_invalid_file_is_rejected_and_the_previous_one_stays_in_use(
     bench: Bench, source_cluster: LocalCluster, target_cluster: LocalCluster
 ) -> None:
     """All of it, with the line of every error; a mended file is taken up."""
@@ -259,7 +259,7 @@ def test_a_hangup_reads_what_the_file_refers_to(
     bench.assert_untouched()
 
 
-def test_an_address_that_was_wrong_is_mended_without_a_restart(
+def test_a_wrong_address_is_corrected_without_a_restart(
     bench: Bench, source_cluster: LocalCluster, target_cluster: LocalCluster
 ) -> None:
     """The flow that cannot reach its cluster is begun anew at once; the others flow meanwhile."""

@@ -79,7 +79,7 @@ def test_two_thousand_groups_are_moved_in_one_round(
 
 
 @pytest.mark.thorough
-def test_an_old_mirrors_group_says_where_to_begin(
+def test_an_old_mirrors_group_shows_where_to_begin(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """What MirrorMaker 1 had copied is not copied again; a partition it never read is whole."""

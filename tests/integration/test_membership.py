@@ -149,7 +149,7 @@ def test_a_worker_that_comes_takes_work_without_stopping_what_stays(site: Site) 
         assert len(second.told("revoked")) == 1
 
 
-def test_new_connectors_are_shared_when_somebody_asks_for_a_round(site: Site) -> None:
+def test_new_connectors_are_assigned_when_a_rebalance_is_requested(site: Site) -> None:
     """Those who did not know of them read on before they begin; deleted ones are revoked."""
     with site.worker("w0") as first, site.worker("w1") as second:
         site.await_all([first, second])
@@ -265,7 +265,7 @@ def test_a_worker_that_wakes_up_writes_nothing(
 
 
 @pytest.mark.thorough
-def test_a_broker_that_dies_takes_the_places_with_it(
+def test_all_work_ends_while_the_coordinator_is_down(
     tmp_path: Path, kafka_version: str, group: str
 ) -> None:
     """All work ends while it is away, as nobody can tell who has it; then all continues."""
@@ -290,7 +290,7 @@ def test_a_broker_that_dies_takes_the_places_with_it(
 
 
 @pytest.mark.thorough
-def test_a_coordinator_that_dies_costs_nobody_its_place(
+def test_a_killed_coordinator_costs_no_member_its_membership(
     tmp_path: Path, kafka_version: str, group: str
 ) -> None:
     """Another broker takes over within the session: the same generation, and nothing stops."""
@@ -381,7 +381,7 @@ def test_a_worker_stands_by_while_others_have_its_group(
         assert sum(sentence in line for line in lines) == 2, lines  # one for each worker
 
 
-def test_two_pairs_in_one_group_run_both(site: Site) -> None:
+def test_two_flows_in_one_group_run_both(site: Site) -> None:
     """Two aliases of one cluster: the leader gives each member its own, and a twin stands by."""
 
     def runs(**wanted: str) -> None:
@@ -400,7 +400,7 @@ def test_two_pairs_in_one_group_run_both(site: Site) -> None:
         runs(p="first", q="twin")
 
 
-def test_workers_and_pairs_are_never_in_one_group(site: Site) -> None:
+def test_workers_and_flows_are_never_in_one_group(site: Site) -> None:
     """They would be given each other's work; the second stands by, and says why."""
     with site.pair("first", "p") as pair:
         eventually(lambda: pair.connectors == {"p"}, PATIENCE_SECONDS, "the pair runs")
@@ -412,7 +412,7 @@ def test_workers_and_pairs_are_never_in_one_group(site: Site) -> None:
             site.await_all([worker])
 
 
-def test_what_the_brokers_refuse_is_told(site: Site) -> None:
+def test_what_the_brokers_refuse_is_reported(site: Site) -> None:
     """A session that is too short for them: the worker says which key, and keeps trying."""
     with site.worker("w0", session_timeout_ms=100) as worker:
         found = eventually(lambda: worker.member.problem, PATIENCE_SECONDS, "it says so")

@@ -166,7 +166,7 @@ def test_a_record_too_large_becomes_a_dead_letter(clusters: FaultyMirror) -> Non
     assert told["sparkmirror.target.topic"] == b"calm.calm-large"
 
 
-def test_a_record_too_large_is_skipped_if_told_so(clusters: FaultyMirror) -> None:
+def test_a_record_too_large_is_skipped_if_configured(clusters: FaultyMirror) -> None:
     """No letter, but the ledger knows; small batches around it were never in danger."""
     topic = "bold-large"
     produce(clusters.source, topic, [(0, Record(b"big", LARGE)), *numbered(3, first=30)])
@@ -320,7 +320,7 @@ def test_a_recreated_source_topic_stops_by_default(upheaval: FaultyMirror) -> No
     assert upheaval.entries(topic) == []
 
 
-def test_a_recreated_source_topic_restarts_if_told_so(upheaval: FaultyMirror) -> None:
+def test_a_recreated_source_topic_restarts_if_configured(upheaval: FaultyMirror) -> None:
     """The new records stand behind the old ones, and the ledger says so."""
     topic = "bold-again"
     upheaval.await_end(topic, {0: 37})
@@ -402,7 +402,7 @@ def test_records_that_retention_deleted_are_a_gap(second_life: FaultyMirror) -> 
     )  # fmt: skip
 
 
-def test_a_gap_stops_the_partition_if_told_so(second_life: FaultyMirror) -> None:
+def test_a_gap_stops_the_partition_if_configured(second_life: FaultyMirror) -> None:
     """Nothing is copied past it until somebody decides."""
     topic = "bold-gap"
     assert "gap.policy=stop" in second_life.await_incident("gap", topic)
@@ -412,7 +412,7 @@ def test_a_gap_stops_the_partition_if_told_so(second_life: FaultyMirror) -> None
     assert second_life.entries(topic) == []
 
 
-def test_a_damaged_batch_is_not_copied(second_life: FaultyMirror) -> None:
+def test_a_corrupt_batch_is_not_copied(second_life: FaultyMirror) -> None:
     """What is before it arrives, the partition waits and says so."""
     topic = "calm-corrupt"
     second_life.await_end(topic, {0: 40})
@@ -424,7 +424,7 @@ def test_a_damaged_batch_is_not_copied(second_life: FaultyMirror) -> None:
     assert second_life.entries(topic) == []
 
 
-def test_a_damaged_batch_is_skipped_if_told_so(second_life: FaultyMirror) -> None:
+def test_a_corrupt_batch_is_skipped_if_configured(second_life: FaultyMirror) -> None:
     """What is behind it arrives, and the ledger says what is missing."""
     topic = "bold-corrupt"
     second_life.await_end(topic, {0: 50})
@@ -435,7 +435,7 @@ def test_a_damaged_batch_is_skipped_if_told_so(second_life: FaultyMirror) -> Non
     assert (entry.kind, entry.first_offset, entry.last_offset) == ("corrupt-batch", 40, 49)
 
 
-def test_a_source_that_was_cut_off_goes_on_where_it_differs(second_life: FaultyMirror) -> None:
+def test_a_source_that_was_cut_off_continues_where_it_differs(second_life: FaultyMirror) -> None:
     """The target keeps what the source lost, followed by what was written in its place."""
     topic = "calm-cut"
     second_life.await_end(topic, {0: 50})
@@ -448,7 +448,7 @@ def test_a_source_that_was_cut_off_goes_on_where_it_differs(second_life: FaultyM
     assert [entry.kind for entry in second_life.await_entries(topic, 1)] == ["source-truncated"]
 
 
-def test_a_source_that_was_cut_off_stops_if_told_so(second_life: FaultyMirror) -> None:
+def test_a_source_that_was_cut_off_stops_if_configured(second_life: FaultyMirror) -> None:
     """Nothing of what was written in its place is copied."""
     topic = "bold-cut"
     assert "source.truncated.policy=stop" in second_life.await_incident("source-truncated", topic)
@@ -468,7 +468,7 @@ def test_what_the_target_lost_is_copied_again(second_life: FaultyMirror) -> None
     assert [entry.kind for entry in second_life.await_entries(topic, 1)] == ["target-truncated"]
 
 
-def test_a_target_that_lost_records_stops_if_told_so(second_life: FaultyMirror) -> None:
+def test_a_target_that_lost_records_stops_if_configured(second_life: FaultyMirror) -> None:
     """Nothing is written behind what is left."""
     topic = "bold-short"
     assert "target.truncated.policy=stop" in second_life.await_incident("target-truncated", topic)

@@ -106,7 +106,7 @@ def test_a_map_that_is_gone_holds_nothing_up(
     assert topic_partitions(target_cluster, map_topic) == 1
 
 
-def test_a_map_that_was_made_anew_is_read_anew(
+def test_a_map_that_was_recreated_is_read_again(
     target_cluster: LocalCluster, client: ClusterClient
 ) -> None:
     """What the old one said counts for nothing."""
@@ -141,7 +141,7 @@ def test_chunks_that_do_not_fit_into_memory_are_read_where_they_lie(
     assert offsets.to_target(tp, 495) == Translation(985, Fit.EXACT)
 
 
-def test_the_keeper_deletes_what_is_not_needed_and_says_what_is_lost(
+def test_the_cleaner_deletes_unneeded_chunks_and_reports_what_is_lost(
     source_cluster: LocalCluster, target_cluster: LocalCluster, client: ClusterClient
 ) -> None:
     """What the source outlived, what was replaced, and the oldest above the cap."""
@@ -174,7 +174,7 @@ def test_the_keeper_deletes_what_is_not_needed_and_says_what_is_lost(
     assert again.maps[tp].firsts == [50, 60, 65]
 
 
-def test_the_keeper_outlives_a_map_that_was_made_anew(
+def test_the_cleaner_survives_a_recreated_map(
     source_cluster: LocalCluster, target_cluster: LocalCluster, client: ClusterClient
 ) -> None:
     """What it remembers of the old one is of no partition that the new one knows."""

@@ -203,7 +203,7 @@ def test_a_plan_touches_nothing_and_after_it_was_applied_nothing_is_left(ground:
     assert "Nothing to change." in sparkmirror("plan", ground.file)
 
 
-def test_pairs_reckon_with_what_the_others_create(ground: Ground) -> None:
+def test_plans_include_topics_created_by_other_flows(ground: Ground) -> None:
     """Heartbeats of one direction are mirrored by the other: still one plan is enough."""
     text = ground.file.read_text()
     back = f"{ground.far}->{ground.alias}"
@@ -342,7 +342,7 @@ def test_an_idle_group_is_moved_to_the_very_record(mirrored: Ground) -> None:
     await_nothing_left(mirrored)
 
 
-def test_copies_follow_their_deleted_topics_only_if_asked(mirrored: Ground) -> None:
+def test_remote_topics_are_deleted_only_if_configured(mirrored: Ground) -> None:
     """Not another topic of that name; and what comes back begins at its beginning."""
     gone, taken = f"{mirrored.remote}-gone", f"{mirrored.remote}-taken"
     remove(mirrored.source, *(f"{mirrored.topic}-{name}" for name in ("gone", "taken")))
@@ -388,7 +388,7 @@ def test_a_cluster_out_of_reach_does_not_hide_the_others(ground: Ground) -> None
     assert [one["flow"] for one in json.loads(ground.out.read_text())["notPlanned"]]
 
 
-def test_what_is_no_plan_is_refused_with_a_sentence(ground: Ground) -> None:
+def test_what_is_no_plan_is_rejected_with_an_error(ground: Ground) -> None:
     """Damaged, foreign, newer, or not there; and without a terminal somebody must say --yes."""
     sparkmirror("plan", ground.file, "--out", ground.out)
     assert "--yes" in sparkmirror("apply", ground.out, code=2)
@@ -422,7 +422,7 @@ def on_a_terminal(reply: str, *words: str | Path) -> tuple[int, str]:
     return process.wait(PATIENCE_SECONDS), said.decode()
 
 
-def test_on_a_terminal_somebody_is_asked(ground: Ground) -> None:
+def test_a_terminal_asks_for_confirmation(ground: Ground) -> None:
     """What is to be done is shown once more; whoever says no gets nothing."""
     sparkmirror("plan", ground.file, "--out", ground.out)
     code, said = on_a_terminal("n", "apply", ground.out)
@@ -522,7 +522,7 @@ def test_rights_are_granted_and_taken_away_as_planned(
 
 
 @pytest.mark.thorough
-def test_what_we_may_not_see_is_said_and_the_rest_is_planned(
+def test_what_we_may_not_see_is_reported_and_the_rest_is_planned(
     young_cluster: LocalCluster, ground: Ground
 ) -> None:
     """Sizes of logs and ACLs need the right to describe the cluster."""

@@ -212,7 +212,7 @@ def test_without_a_profile_the_service_refuses_configs(
     assert ["The service does not" in one.reason for one in outcome.rejected] == [True, True]
 
 
-def test_a_creation_without_the_right_says_what_to_create(
+def test_a_creation_without_the_right_explains_what_to_create(
     source_cluster: LocalCluster, service: LocalCluster, peculiar_topic: str
 ) -> None:
     """The sentence has the shape; with topic.creation.enabled=false nothing is tried at all."""
@@ -315,7 +315,7 @@ def test_our_own_records_are_cut_as_well(service: LocalCluster) -> None:
 
 
 @pytest.mark.thorough
-def test_connections_that_nobody_uses_are_closed_before_the_network_forgets_them(
+def test_idle_connections_are_closed_before_the_network_drops_them(
     source_cluster: LocalCluster, service: LocalCluster
 ) -> None:
     """A task's to the target and the control plane's; both come back when they are needed."""

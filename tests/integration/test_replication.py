@@ -26,7 +26,7 @@ def test_very_many_records_arrive_unchanged(
     target_cluster: LocalCluster,
     tmp_path: Path,
     unique_topic: Callable[..., str],
-    record_property: pytest.RecordProperty,
+    record_property: Callable[[str, object], None],
 ) -> None:
     """Random records of 1 KB in lz4 over 4 partitions, compared one by one."""
     topic = unique_topic("many")

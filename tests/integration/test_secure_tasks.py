@@ -145,7 +145,7 @@ def test_logging_in_again_under_load_loses_nothing(
         assert secured.tokens.issued - issued >= LOAD_SECONDS / TOKEN_SECONDS
 
 
-def test_a_changed_password_is_a_trouble_that_passes(secured: SecureCluster) -> None:
+def test_a_changed_password_is_a_problem_that_passes(secured: SecureCluster) -> None:
     """It is told with the key to look at, and nothing is lost when the password is right again."""
     security = SecuritySettings(
         SecurityProtocol.SASL_PLAINTEXT, sasl=login(SaslMechanism.SCRAM_SHA_256, secured, MASTER)

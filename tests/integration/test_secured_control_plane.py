@@ -248,7 +248,7 @@ def failure(settings: ConnectionSettings) -> ClusterError:
         ("MUTUAL", "PEM", ["requires a client certificate", "a.ssl.keystore.location"]),
     ],
 )
-def test_tls_that_fails_is_told_at_once(
+def test_tls_that_fails_is_reported_at_once(
     listener: str, trust: str, parts: list[str], secured: SecureCluster, stores: dict[str, Path]
 ) -> None:
     """Trying again would not help, so nobody waits."""
@@ -264,7 +264,7 @@ def test_tls_that_fails_is_told_at_once(
     assert all(part in str(error) for part in (*parts, secured.servers(listener)))
 
 
-def test_the_host_is_not_checked_where_the_file_says_so(
+def test_the_host_is_not_checked_if_the_file_disables_it(
     secured: SecureCluster, stores: dict[str, Path]
 ) -> None:
     """An empty value, as Java has it."""
@@ -278,7 +278,7 @@ def test_the_host_is_not_checked_where_the_file_says_so(
     )
 
 
-def test_a_certificate_of_ours_that_nobody_knows(
+def test_an_untrusted_client_certificate_is_rejected(
     secured: SecureCluster, stores: dict[str, Path]
 ) -> None:
     """The broker says so, and which key to look at is said here."""
@@ -296,7 +296,7 @@ def test_a_certificate_of_ours_that_nobody_knows(
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_a_wrong_password_is_told_at_once(mechanism: str, secured: SecureCluster) -> None:
+def test_a_wrong_password_is_reported_at_once(mechanism: str, secured: SecureCluster) -> None:
     """One attempt, and the key to look at."""
     settings = connection(
         secured.servers("LOGIN"),
@@ -350,7 +350,7 @@ def test_a_token_endpoint_that_is_down_is_tried_again(
         ("SSL", "PLAINTEXT", ["this listener uses a.security.protocol=SSL"], IMPATIENT),
     ],
 )
-def test_the_wrong_protocol_is_told(
+def test_the_wrong_protocol_is_reported(
     protocol: str,
     listener: str,
     parts: list[str],
@@ -370,7 +370,7 @@ def test_the_wrong_protocol_is_told(
     assert error.retriable == isinstance(error, UnreachableError)
 
 
-def test_a_mechanism_that_is_not_offered_is_told(
+def test_a_mechanism_that_is_not_offered_is_reported(
     secured: SecureCluster, stores: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The package that it needs would come first, so the settings are made by hand."""

@@ -107,7 +107,7 @@ def test_records_flow_over_every_protocol_and_mechanism(
 
 
 @pytest.mark.thorough
-def test_executors_are_told_no_secret_but_in_memory(secure: SecureCluster, tmp_path: Path) -> None:
+def test_executors_get_secrets_in_memory_only(secure: SecureCluster, tmp_path: Path) -> None:
     """The same with executors that are processes and have folders of their own."""
     _copy_and_search(
         secure,
@@ -273,7 +273,9 @@ WRONG_WAYS: Mapping[str, tuple[Way, str, str]] = {
 
 
 @pytest.mark.thorough
-def test_what_is_wrong_is_said_and_hurts_nobody_else(secure: SecureCluster, tmp_path: Path) -> None:
+def test_an_invalid_flow_is_reported_and_does_not_affect_others(
+    secure: SecureCluster, tmp_path: Path
+) -> None:
     """Certificates, passwords and endpoints that are wrong: a sentence that names the key."""
     topic = unique_name("orders")
     create_topics(secure, {topic: 1})

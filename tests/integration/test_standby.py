@@ -140,7 +140,7 @@ def twins(
         yield Twins(source_cluster, target_cluster, tmp_path, stack)
 
 
-def test_one_runs_the_other_stands_by_takes_orders_and_takes_over(twins: Twins) -> None:
+def test_the_standby_accepts_commands_and_takes_over(twins: Twins) -> None:
     """An order given to either reaches the pair, and outlives the process."""
     copies, beats = (f"{twins.flow}.Mirror{kind}Connector" for kind in ("Source", "Heartbeat"))
     with twins.load():
@@ -206,7 +206,7 @@ def test_a_process_that_is_killed_is_replaced_within_its_session(twins: Twins) -
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("whole", [False, True], ids=["driver", "everything"])
-def test_a_process_that_wakes_up_too_late_stands_by(
+def test_a_process_suspended_for_too_long_becomes_a_standby(
     twins: Twins,
     whole: bool,
 ) -> None:

@@ -80,7 +80,7 @@ def test_another_writer_is_seen_and_stepped_over(flow: TaskFlow) -> None:
     assert flow.copied() == 610
 
 
-def test_a_pair_of_another_producer_starts_no_comparison(flow: TaskFlow) -> None:
+def test_a_resume_point_of_another_producer_starts_no_comparison(flow: TaskFlow) -> None:
     """A stored producer that the target does not know any more writes on as a fresh one."""
     produce(flow.source, flow.topic, numbered(200, PARTITIONS))
     flow.producer = ProducerState(flow.producer.producer_id + 1000, 0, 77)

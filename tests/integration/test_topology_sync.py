@@ -124,7 +124,7 @@ def test_only_differences_are_sent(
     assert "segment.ms" not in set_configs(target_cluster, remotes[names[2]])
 
 
-def test_what_the_target_refuses_is_told_once_and_the_rest_goes_through(
+def test_rejected_changes_are_reported_once_and_the_others_applied(
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,
     admins: Admins,
@@ -161,7 +161,7 @@ def test_what_the_target_refuses_is_told_once_and_the_rest_goes_through(
     assert status.snapshot().topology_changes == {"altered": 2, "config refused": 1}
 
 
-def test_what_somebody_sets_back_again_and_again_is_left_to_them(
+def test_a_config_that_another_client_keeps_reverting_is_not_set_again(
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,
     admins: Admins,

@@ -107,7 +107,7 @@ def test_a_fenced_writer_adds_nothing(cluster: LocalCluster, ids: TransactionalI
     )
 
 
-def test_lost_answers_are_asked_for_again(cluster: LocalCluster, ids: TransactionalIds) -> None:
+def test_lost_answers_are_requested_again(cluster: LocalCluster, ids: TransactionalIds) -> None:
     """The coordinator recognises what it has done: nothing is added, committed or aborted twice."""
     topic = unique_name("answers")
     create_topics(cluster, {topic: 1})
@@ -156,7 +156,7 @@ def test_the_ids_of_earlier_runs_are_found(ids: TransactionalIds) -> None:
     assert set(ids.list_ids(prefix)) == ours
 
 
-def test_a_timeout_that_the_target_refuses_is_said(ids: TransactionalIds) -> None:
+def test_a_timeout_that_the_target_refuses_is_reported(ids: TransactionalIds) -> None:
     """The sentence names the key."""
     with pytest.raises(BrokerError, match=r"transaction\.max\.timeout\.ms") as error:
         ids.fence([unique_name("writer")], transaction_timeout_ms=2**31 - 1)

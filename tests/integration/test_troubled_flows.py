@@ -143,7 +143,7 @@ def troubles(
         mirror.show_log()
 
 
-def test_a_sound_flow_is_not_disturbed(
+def test_a_valid_flow_is_not_restarted(
     troubles: Troubles, source_cluster: LocalCluster, target_cluster: LocalCluster
 ) -> None:
     """Its records arrive although four other flows cannot work."""

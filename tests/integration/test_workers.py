@@ -135,7 +135,7 @@ def ask_everything(asked: WorkerProcess, owner: WorkerProcess, name: str) -> Non
 
 
 @pytest.mark.thorough
-def test_nobody_sees_what_a_deleted_connector_did(
+def test_a_deleted_connector_leaves_no_status(
     group: WorkerGroup, source_cluster: LocalCluster, target_cluster: LocalCluster
 ) -> None:
     """Though it ran where the leader, who deletes it, has not heard of it before."""
@@ -220,7 +220,7 @@ def test_a_killed_leader_is_replaced(group: WorkerGroup, mirrors: list[MirroredT
 
 
 @pytest.mark.thorough
-def test_a_new_worker_gets_work_and_what_stays_just_goes_on(
+def test_a_new_worker_gets_connectors_without_restarting_the_others(
     group: WorkerGroup, mirrors: list[MirroredTopic]
 ) -> None:
     """One of two connectors moves to it, and the leader stays."""

@@ -104,7 +104,7 @@ def test_the_documented_commands_work(
     assert worker.get("/connectors") == []
 
 
-def test_a_connector_lives_as_it_is_told(
+def test_a_connector_follows_its_target_state(
     worker: ConnectRestClient, target_cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """Created, unchanged, updated, paused, failed, mended, redeployed, deleted; an odd name too."""

@@ -75,7 +75,7 @@ def tell(what: str, found: HandOver, again: dict[int, int]) -> None:
 
 
 @pytest.mark.parametrize("location", ["source", "target"])
-def test_sparkmirror_goes_on_where_java_stopped(
+def test_sparkmirror_continues_where_java_stopped(
     clusters: tuple[LocalCluster, LocalCluster], tmp_path: Path, location: str
 ) -> None:
     """No record lost, none twice, and groups are synced wherever they stand."""
@@ -91,7 +91,7 @@ def test_sparkmirror_goes_on_where_java_stopped(
     )
 
 
-def test_java_goes_on_where_sparkmirror_stopped(
+def test_java_continues_where_sparkmirror_stopped(
     clusters: tuple[LocalCluster, LocalCluster], tmp_path: Path
 ) -> None:
     """Java finds positions and offset syncs that it understands, and passes our own topics over.
@@ -133,7 +133,7 @@ def test_java_goes_on_where_sparkmirror_stopped(
     tell("to Java", found, again)
 
 
-def test_groups_are_placed_wherever_they_stand_after_three_legs(
+def test_groups_are_translated_after_three_hops(
     clusters: tuple[LocalCluster, LocalCluster], tmp_path: Path
 ) -> None:
     """Sparkmirror, Java, sparkmirror: exact in its own parts, MM2's offset syncs in Java's."""

@@ -115,7 +115,7 @@ def test_the_topic_lists_are_those_of_java(pairs: dict[str, Pair], tmp_path: Pat
     measured(f"topic lists equal after {time.monotonic() - began:.1f} s")
 
 
-def test_each_goes_on_where_the_other_stopped(pairs: dict[str, Pair], tmp_path: Path) -> None:
+def test_each_continues_where_the_other_stopped(pairs: dict[str, Pair], tmp_path: Path) -> None:
     """Java, sparkmirror, Java, sparkmirror: every record is copied once, in order."""
     pair = pairs["java"]
     source, target = pair["primary"], pair["backup"]

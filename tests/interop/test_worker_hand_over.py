@@ -82,7 +82,7 @@ def told_tasks(worker: ConnectRestClient) -> dict[str, Any]:
 
 
 @MODES
-def test_ours_waits_for_javas_worker_and_goes_on_where_it_stopped(
+def test_ours_waits_for_javas_worker_and_continues_where_it_stopped(
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,
     tmp_path: Path,
@@ -127,7 +127,7 @@ def test_ours_waits_for_javas_worker_and_goes_on_where_it_stopped(
 
 
 @MODES
-def test_javas_worker_is_refused_while_ours_runs_and_goes_on_where_it_stopped(
+def test_javas_worker_is_refused_while_ours_runs_and_continues_where_it_stopped(
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,
     tmp_path: Path,

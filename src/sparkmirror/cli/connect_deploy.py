@@ -135,7 +135,7 @@ def _document(one: DeployResult) -> dict[str, str]:
         "result": one.result,
         "state": one.state,
         "remark": one.remark,
-        "trouble": one.error,
+        "error": one.error,
     }
     return {key: value for key, value in fields.items() if value}
 

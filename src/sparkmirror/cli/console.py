@@ -7,16 +7,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 from typer.core import TyperGroup
-
-if TYPE_CHECKING:
-    from typer._click.core import Context
 
 _DEFAULT = "show"
 
@@ -44,7 +40,9 @@ def print_rows(
 class DefaultCommandGroup(TyperGroup):
     """Inserts the default command if the first argument is not a command."""
 
-    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+    def parse_args(  # type: ignore[override] # click's own type
+        self, ctx: typer.Context, args: list[str]
+    ) -> list[str]:
         if args and args[0] not in self.commands and args[0] != "--help":
             args = [_DEFAULT, *args]
         return super().parse_args(ctx, args)

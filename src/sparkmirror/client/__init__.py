@@ -12,7 +12,7 @@ This is the only package whose names are imported from its root.
 
 from sparkmirror.client.checkpoints import OffsetAndMetadata
 from sparkmirror.client.mirror_client import MirrorClient
-from sparkmirror.client.remote_clusters import (
+from sparkmirror.client.one_shot_queries import (
     checkpoint_topics,
     heartbeat_topics,
     replication_hops,

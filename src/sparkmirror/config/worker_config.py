@@ -31,8 +31,9 @@ from sparkmirror.config.files.properties import (
 from sparkmirror.config.files.spark_conf import read_spark_conf
 from sparkmirror.config.flows.client_settings import check_producer, read_connection_settings
 from sparkmirror.config.flows.flow_settings import read_internal_topics, read_metrics
+from sparkmirror.config.keys.client_keys import IGNORED_CLIENT_KEYS
 from sparkmirror.config.keys.rest_keys import strip_quotes
-from sparkmirror.config.keys.table import CLIENT, IGNORED_CLIENT_KEYS
+from sparkmirror.config.keys.table import CLIENT
 from sparkmirror.config.keys.worker_keys import (
     REQUIRED_WORKER_KEYS,
     WORKER_CONFIG_KEYS,

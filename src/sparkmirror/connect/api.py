@@ -17,19 +17,6 @@ from sparkmirror.errors import SparkmirrorError
 from sparkmirror.formats.connect_json import Json
 from sparkmirror.formats.connect_status_records import RunState
 
-__all__ = [
-    "ApiError",
-    "ConnectApi",
-    "ConnectorInfo",
-    "ConnectorStateInfo",
-    "ForwardTo",
-    "LogLevel",
-    "Plugin",
-    "RunState",
-    "SignedBody",
-    "StateInfo",
-]
-
 
 class ApiError(SparkmirrorError):
     """An error response; `status` is Connect's HTTP status."""

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Connector configurations, each parsed once.
 
-A configuration that a request brings is parsed when it is checked (`check`); the result is used
-when the written record is read (`offered`). A configuration is parsed again when a file changes
-that it refers to: a store, or what a config provider reads. While such a file is wrong or missing,
-the connector keeps its last valid settings.
+`check` parses the configuration of a request; its result is reused when the written record is read
+(`offered`). When a file that a configuration refers to changes (a store, or a file of a config
+provider), the configuration is parsed again. While such a file is invalid or missing, the connector
+keeps its last valid settings.
 
-Two connectors of one flow must agree on some settings that neither of them sees of the other.
+Two connectors of one flow must agree on some settings; `warning` reports differences.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from sparkmirror.config.rules.connector_rules import naming_mismatch
 from sparkmirror.config.worker_config import WorkerConfig
 from sparkmirror.connect import api_errors
 from sparkmirror.connect.api import ApiError
-from sparkmirror.connectors.targets import ConnectorSpec
+from sparkmirror.connectors.desired_state import ConnectorSpec
 from sparkmirror.errors import ConfigError, join_sentences
 from sparkmirror.formats.connect_fields import Config
 
-_LOOK_SECONDS = 1.0  # between two looks at files
+_FILE_CHECK_SECONDS = 1.0  # between two checks of files
 _MOST_CHARACTERS = 1 << 20  # of a configuration
 _WORKER_KEYS = "config.providers"  # a connector cannot have its own
 _log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ParsedConfig:
-    """A configuration and what it says. Without a spec it cannot be run, `failure` says why."""
+    """A parsed configuration. Without a spec it cannot run; `failure` says why."""
 
     config: Config
     parsed: ParsedConnector | None
@@ -49,12 +49,12 @@ class ParsedConfig:
 
     @property
     def is_valid(self) -> bool:
-        """Whether it can be run."""
+        """Whether the connector can run."""
         return self.spec is not None
 
     @property
     def errors(self) -> list[str]:
-        """Why it cannot be run, a sentence each."""
+        """Why it cannot run, one sentence per error."""
         if self.parsed is None:
             return [self.failure.partition("\n")[0]]
         return [one.message for one in self.parsed.errors]
@@ -62,16 +62,16 @@ class ParsedConfig:
 
 @dataclass(slots=True)
 class _CacheEntry:
-    """What is in use, and the files behind it."""
+    """The configuration in use, and the files that it refers to."""
 
     readable: ParsedConfig
     watch: FileWatcher = field(default_factory=lambda: FileWatcher({}))
-    error: str = ""  # why something newer is not in use
+    error: str = ""  # why a newer version is not in use
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedConfig:
-    """A valid configuration that a request brings, parsed."""
+    """The valid configuration of a request, parsed."""
 
     parsed: ParsedConfig
     watch: FileWatcher
@@ -79,9 +79,9 @@ class CheckedConfig:
 
 
 class ConnectorConfigCache:
-    """`update`, `get` and what they read belong to one thread; any thread may call the rest."""
+    """One thread calls `update` and `get`; any thread may call the rest."""
 
-    def __init__(self, file: WorkerConfig, look_seconds: float = _LOOK_SECONDS) -> None:
+    def __init__(self, file: WorkerConfig, look_seconds: float = _FILE_CHECK_SECONDS) -> None:
         self._file = file
         self._known: dict[str, _CacheEntry] = {}
         self._offers: dict[str, CheckedConfig] = {}
@@ -96,9 +96,9 @@ class ConnectorConfigCache:
     # --- for requests
 
     def check(self, name: str, config: Config) -> CheckedConfig:
-        """Parse and validate a configuration; ApiError 400 with every sentence if it is wrong.
+        """Parse and validate a configuration; ApiError 400 with all errors if it is invalid.
 
-        ApiError 500 for one that no topic takes: patterns of that size cost seconds.
+        ApiError 500 if it is too large for the topic: patterns of that size cost seconds.
         """
         if sum(len(key) + len(text or "") for key, text in config.items()) > _MOST_CHARACTERS:
             raise api_errors.config_write_failed()
@@ -116,7 +116,7 @@ class ConnectorConfigCache:
 
     @contextmanager
     def offered(self, name: str, checked: CheckedConfig) -> Iterator[None]:
-        """Have `update` take a checked configuration that is written meanwhile."""
+        """Let `update` reuse a checked configuration; the caller writes it within the context."""
         self._offers[name] = checked
         try:
             yield
@@ -127,7 +127,7 @@ class ConnectorConfigCache:
     # --- the configurations of the config topic
 
     def update(self, configs: Mapping[str, Config]) -> None:
-        """Parse what is new; log its warnings and errors."""
+        """Parse new configurations; log their warnings and errors."""
         changed = self._known.keys() - configs.keys()
         for name in changed:
             del self._known[name]
@@ -143,38 +143,38 @@ class ConnectorConfigCache:
             self._compare_connectors()
 
     def get(self, name: str) -> ParsedConfig:
-        """A connector of the last `update`."""
+        """Return a connector of the last `update`."""
         return self._known[name].readable
 
     def find(self, name: str) -> ParsedConfig | None:
-        """A connector that `update` has seen, if it still exists. Any thread."""
+        """Return a connector of the last `update`, if it exists. Any thread."""
         known = self._known.get(name)
         return known.readable if known is not None else None
 
     @property
     def has_source(self) -> bool:
-        """Whether one of them copies, here or elsewhere."""
+        """Whether any worker has a source connector."""
         return self._has_source
 
     def invalidate(self, name: str) -> None:
-        """Have `update` parse a connector again: what its references name may have changed."""
+        """Let `update` parse a connector again: values of its references may have changed."""
         self._forgotten.add(name)
 
     def invalidate_all(self) -> None:
-        """Have `update` parse all connectors again: the worker's own settings have changed."""
+        """Let `update` parse all connectors again: the worker's settings have changed."""
         self._epoch += 1
 
     def warning(self, name: str) -> str:
-        """What is wrong though a connector runs.
+        """Return a problem of a running connector; empty without one.
 
-        It and another one differ in what they must not, or its files changed and cannot be used.
+        It conflicts with another connector of its flow, or its changed files are invalid.
         """
         known = self._known.get(name)
         sentences = (self._warnings.get(name, ""), known.error if known else "")
         return join_sentences(sentences)
 
     def _take_offer(self, name: str, config: Config) -> CheckedConfig | None:
-        """What a request has offered, if it is this config; another one is yet to be written."""
+        """Return the checked configuration of a request if it equals this one."""
         offer = self._offers.get(name)
         if offer is None or offer.parsed.config != config:
             return None
@@ -191,7 +191,7 @@ class ConnectorConfigCache:
         return _CacheEntry(parsed, FileWatcher(files))
 
     def _check_files(self) -> set[str]:
-        """The connectors that were read again because of them, and differ."""
+        """Parse connectors whose files changed. Returns those whose settings differ now."""
         all_suspect = self._epoch != self._seen_epoch
         self._seen_epoch = self._epoch
         now = time.monotonic()
@@ -206,7 +206,7 @@ class ConnectorConfigCache:
         return found
 
     def _reparse(self, name: str, known: _CacheEntry, files: str) -> bool:
-        """Read a connector again; whether there is something else in use now."""
+        """Parse a connector again. Returns whether its settings in use changed."""
         old = known.readable
         with record_file_reads() as read:
             newer = self._parse(name, old.config)
@@ -234,9 +234,9 @@ class ConnectorConfigCache:
             return ParsedConfig(config, connector, None, f"{error}\n{traceback.format_exc()}")
 
     def _log_result(self, name: str, now: ParsedConfig, before: ParsedConfig | None = None) -> None:
-        """Log what is wrong with a configuration and was not with the one before."""
+        """Log errors and warnings that the previous configuration did not have."""
         if not now.is_valid and (before is None or not before.is_valid):
-            _log.error(f"Connector {name} cannot be run: {' '.join(now.errors)}")
+            _log.error(f"Connector {name} cannot run: {' '.join(now.errors)}")
         if now.parsed is None:
             return
         said = before.parsed.notices if before is not None and before.parsed is not None else ()
@@ -264,25 +264,25 @@ class ConnectorConfigCache:
 
 
 def without_providers(config: Config) -> Config:
-    """A configuration without config providers, which only the worker has."""
+    """Return the configuration without config providers: only the worker declares them."""
     return {key: text for key, text in config.items() if not key.startswith(_WORKER_KEYS)}
 
 
 def _spec(name: str, connector: ParsedConnector) -> ConnectorSpec:
-    """ConfigError with every sentence if the connector cannot be run."""
+    """Return the spec; ConfigError with all errors if the connector cannot run."""
     settings = connector.settings
     return ConnectorSpec(connector.kind, f"{settings.flow}|{name}", connector, settings)
 
 
 def _is_equivalent(one: ParsedConfig, other: ParsedConfig) -> bool:
-    """Whether a connector that runs with one need not restart for the other."""
+    """Whether a running connector needs no restart to change from one to the other."""
     if one.parsed is None or other.parsed is None:
         return one.failure == other.failure
     return _comparable_settings(one.parsed) == _comparable_settings(other.parsed)
 
 
 def _comparable_settings(reading: ParsedConnector) -> object:
-    """Without the worker's connection where nothing is kept there: only positions are."""
+    """Return the settings without the worker's connection, unless positions are kept there."""
     settings = reading.unchecked_settings
     if reading.kind is not ConnectorClass.SOURCE:
         settings = replace(settings, worker_cluster=None)

@@ -6,19 +6,31 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from http import HTTPStatus
 
-from sparkmirror.config.connector_validation import ConfigValidation
-from sparkmirror.config.keys.connector_classes import KeyDefinition
+from sparkmirror.config.connector_config import PLUGIN_VERSION
+from sparkmirror.config.connector_validation import ConfigValidation, validate_connector
+from sparkmirror.config.keys.connector_classes import (
+    ConnectorClass,
+    KeyDefinition,
+    definitions,
+    plugin_matches_class,
+    resolve_class_name,
+)
+from sparkmirror.config.keys.worker_keys import BYTE_ARRAY_CONVERTER
 from sparkmirror.config.worker_config import WorkerConfig
-from sparkmirror.connect import api_errors, plugins
+from sparkmirror.connect import api_errors
 from sparkmirror.connect.api import (
+    ApiError,
     ConnectorInfo,
     ConnectorStateInfo,
     LogLevel,
     Plugin,
     StateInfo,
 )
+from sparkmirror.connect.config_cache import without_providers
 from sparkmirror.connect.log_levels import LogLevels
+from sparkmirror.errors import ConfigError
 from sparkmirror.formats.connect_fields import Config
 from sparkmirror.formats.connect_status_records import RunState
 
@@ -72,13 +84,39 @@ class ConnectorQueries(ABC):
         return found.tasks[task]
 
     def plugins(self, *, connectors_only: bool) -> list[Plugin]:
-        return plugins.plugins(connectors_only=connectors_only)
+        found = [Plugin(one.java_name, "source", PLUGIN_VERSION) for one in ConnectorClass]
+        found.sort(key=lambda one: one.class_name)
+        if not connectors_only:
+            found += [
+                Plugin(BYTE_ARRAY_CONVERTER, kind, PLUGIN_VERSION)
+                for kind in ("converter", "header_converter")
+            ]
+        return found
 
     def plugin_config(self, plugin: str, version: str | None) -> Sequence[KeyDefinition]:
-        return plugins.plugin_config(plugin, version)
+        kind = resolve_class_name(plugin)
+        if kind is None and plugin != BYTE_ARRAY_CONVERTER:
+            raise ApiError(HTTPStatus.NOT_FOUND, f"Unknown plugin {plugin}.")
+        if version not in (None, "latest", PLUGIN_VERSION):
+            raise ApiError(
+                HTTPStatus.BAD_REQUEST,
+                f"Plugin {plugin if kind is None else kind.java_name} not found that matches the "
+                f"version range [{version},{version}], available versions: [{PLUGIN_VERSION}]",
+            )
+        return () if kind is None else definitions(kind)
 
     def validate(self, plugin: str, config: Config) -> ConfigValidation:
-        return plugins.validate(plugin, config, self._worker_config())
+        # Connect answers 400 for an unknown class when a connector is created, and 500 here.
+        class_name = config.get("connector.class")
+        if class_name is not None and not plugin_matches_class(plugin, class_name):
+            raise ApiError(
+                HTTPStatus.BAD_REQUEST,
+                f"Included connector type {class_name} does not match request type {plugin}",
+            )
+        try:
+            return validate_connector(without_providers(config), self._worker_config())
+        except ConfigError as error:
+            raise ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, str(error)) from error
 
     def loggers(self) -> Mapping[str, LogLevel]:
         return self._levels.all()

@@ -2,8 +2,8 @@
 """The state that the workers of a group share: Connect's config topic and status topic.
 
 Any thread may read and write. `configs` and `statuses` are snapshots of the last read and never
-change; a write returns when everything up to its own record has been read. One thread drains the
-events.
+change. A write returns after the topic has been read up to the written record. One thread drains
+the events.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from sparkmirror.state.connect_topic import READ_SECONDS
 from sparkmirror.wire.settings import ConnectionSettings
 
 _REQUEST_SECONDS = 10.0
-_BLIND_SECONDS = 5.0  # after a failed read, in which `try_refresh` does not read again
+_BLIND_SECONDS = 5.0  # after a failed read, `try_refresh` does not read for this long
 _log = logging.getLogger(__name__)
 
 
 class ConfigTopic:
-    """A config topic for any thread: one reader or writer at a time, snapshots for the others."""
+    """The config topic. Thread-safe: one reader or writer at a time, snapshots for the others."""
 
     def __init__(
         self, connection: ConnectionSettings, topic: str, on_change: Callable[[], None]
@@ -70,7 +70,7 @@ class ConfigTopic:
         try:
             try:
                 yield self._config_log
-            finally:  # a commit that was refused may follow tasks that were written
+            finally:  # a rejected commit may follow tasks that were written
                 self._publish()
         finally:
             self._flight.lock.release()
@@ -107,7 +107,7 @@ class GroupState:
         self.statuses = ClusterStatusState()
 
     def subscribe(self, *callbacks: Callable[[], None]) -> None:
-        """Call these when the config topic has changed, on the thread that has read the change.
+        """Add callbacks for changes of the config topic, called on the thread that read the change.
 
         They must not block.
         """
@@ -146,7 +146,7 @@ class GroupState:
         self._config_topic.refresh()
 
     def on_config_records(self) -> None:
-        """The config topic has new records; the next read tries again if this one fails."""
+        """Read new records of the config topic; if that fails, the next read gets them."""
         try:
             self.refresh_configs()
         except SparkmirrorError as error:
@@ -186,10 +186,9 @@ class GroupState:
     def write_statuses(
         self, records: Sequence[StatusRecord], *, certain: bool = False
     ) -> list[StatusRecord]:
-        """Write statuses; returns those that a newer generation has overruled.
+        """Write statuses. Returns those that were skipped because of a newer generation.
 
-        `certain` overrules them: a group whose generations start again must not keep its members
-        from writing.
+        `certain` writes them anyway, for a group whose generations have started again.
         """
         with self._status_flight.lock:
             refused = self._status_log.put(*records, authoritative=certain)
@@ -210,23 +209,22 @@ class GroupState:
 
 
 class _SingleFlight:
-    """A lock for reads; a caller that has waited for a read begun after its call need not read."""
+    """A lock for reads. A caller that waited for a read that began after its call need not read."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self._began = 0.0
+        self._started: float | None = None  # the read in progress; None: this caller need not read
+        self._last_success = 0.0  # the start of the last read that succeeded
 
     def __enter__(self) -> bool:
-        asked = time.monotonic()
+        called = time.monotonic()
         self.lock.acquire()
-        if self._began > asked:
-            return False
-        self._begins = time.monotonic()
-        return True
+        self._started = None if self._last_success > called else time.monotonic()
+        return self._started is not None
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self._began = max(self._began, getattr(self, "_begins", 0.0))
+        if kind is None and self._started is not None:
+            self._last_success = self._started
         self.lock.release()
 
 

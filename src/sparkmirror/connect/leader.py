@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Leads a group: fences the former leader, renews the session key, writes the config topic.
+"""The leader of a group: fences its predecessor, renews the session key, writes the config topic.
 
-A new leader first fences its predecessor (`ConfigLog.become_leader`); its first record is the key
-that workers sign with from then on. A leader that was suspended does not know that it has lost the
-lead; the brokers refuse its writes.
+A new leader first fences its predecessor (`ConfigLog.become_leader`). Its first record is the new
+key for signatures. A leader that was suspended may not know yet that another worker leads; brokers
+reject its writes.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _BITS = {
     "HmacMD5": 128,
 }
 _FENCE_SECONDS = 60.0
-_PATIENCE_SECONDS = 10.0  # that a change may wait for a leader
+_PATIENCE_SECONDS = 10.0  # limit for a change to wait for a leader
 _PAUSE_SECONDS = 0.05
 _log = logging.getLogger(__name__)
 
 
 class GroupLeader:
-    """`maintain` belongs to one thread; any thread may call the rest."""
+    """One thread calls `maintain`; any thread may call the rest."""
 
     def __init__(
         self,
@@ -64,13 +64,13 @@ class GroupLeader:
 
     @property
     def is_ready(self) -> bool:
-        """Whether this worker leads, and its predecessor cannot write any more."""
+        """Whether this worker leads, and its predecessor is fenced."""
         return self._is_leading and self._membership.is_leader
 
     # --- for requests
 
     def require(self) -> None:
-        """Return if this worker leads; wait a while if there is no leader.
+        """Return if this worker leads; wait for a limited time if there is no leader.
 
         ForwardTo if another worker leads; ApiError 409 without a leader, 503 before the start.
         """
@@ -91,7 +91,7 @@ class GroupLeader:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """No connector is created, resumed or deleted meanwhile."""
+        """A context in which no connector is created, resumed or deleted."""
         with self._exclusive:
             yield
 
@@ -99,7 +99,7 @@ class GroupLeader:
     def writing(self) -> Iterator[ConfigLog]:
         """The config topic, read to its end, for writes of the leader.
 
-        ApiError 409 if this worker does not lead any more, 500 if the topic cannot be written.
+        ApiError 409 if this worker no longer leads, 500 if the topic cannot be written.
         """
         try:
             with self._group_state.writing() as config_log:
@@ -123,18 +123,20 @@ class GroupLeader:
             raise topic_error("Error reading the topics of this worker's group", error) from error
 
     def pause(self) -> None:
-        """Wait a moment for other workers; ApiError 409 if this one stops."""
+        """Wait briefly for other workers; ApiError 409 if this one stops."""
         if self._startup.stopping.wait(_PAUSE_SECONDS):
             raise api_errors.no_leader()
 
-    # --- the leader's duties
+    # --- maintenance
 
     def maintain(self) -> None:
-        """Take the lead, renew the key, remove what is left over; resign if another one leads."""
+        """Take over, renew the key, remove stale statuses; resign if another worker leads."""
         try:
             self._maintain()
         except LeadershipLostError:
-            self._is_leading = False  # if the group says that this worker leads, it starts again
+            self._is_leading = (
+                False  # fence again if the group still names this worker as the leader
+            )
             raise
 
     def _maintain(self) -> None:
@@ -156,7 +158,7 @@ class GroupLeader:
                 config_log.put_session_key(self._new_key())
 
     def _take_leadership(self) -> None:
-        """Fence the predecessor; lead without fencing where transactions do not work just now."""
+        """Fence the predecessor; lead without fencing while transactions are unavailable."""
         key = self._new_key()
         try:
             with self._group_state.writing() as config_log:
@@ -170,8 +172,8 @@ class GroupLeader:
             self._retry_fencing_at = time.monotonic() + _FENCE_SECONDS
             if not self._has_warned:
                 _log.warning(
-                    f"This worker leads, but its predecessor cannot be kept from writing: {error} "
-                    f"Tried again every {_FENCE_SECONDS:g} s."
+                    f"This worker leads, but its predecessor is not fenced yet: {error} "
+                    f"Retrying every {_FENCE_SECONDS:g} s."
                 )
             self._has_warned = True
         else:
@@ -197,6 +199,6 @@ class GroupLeader:
 
 
 def topic_error(what: str, error: ClusterError) -> ApiError:
-    """ApiError 500 for a topic that could not be read or written; also logs it."""
+    """Log the error; return an ApiError 500 about a topic that cannot be read or written."""
     _log.warning(f"{what}: {error}")
     return ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, f"{what}: {error}")

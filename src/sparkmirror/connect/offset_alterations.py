@@ -4,8 +4,8 @@
     {"partition": {"cluster": "a", "topic": "t", "partition": 0}, "offset": {"offset": 41}}
     {"partition": {...}, "offset": null}                           start from the beginning
 
-The messages are MM2's. Stored positions have more fields than MM2's `offset`; these belong to the
-offset that they were stored with, so an offset that a client sets has none of them.
+The messages are MM2's. Stored positions have more fields than MM2's `offset`. They are valid only
+for the stored offset, so an offset that a client sets does not have them.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ _RULES = {
 def offset_records(
     kind: ConnectorClass, connector: str, entries: Iterable[OffsetEntry]
 ) -> tuple[OffsetRecord, ...]:
-    """The records to write; ArgumentError if one entry is wrong.
+    """Return the records to write; ArgumentError if an entry is invalid.
 
-    The last of several entries for a partition counts.
+    The last entry of a partition wins.
     """
     rule = _RULES[kind]
     found = [_ordered(entry, rule.ordered) for entry in entries]
@@ -89,7 +89,7 @@ def offset_records(
 
 
 def _checked(partition: Fields | None, offset: Fields, rule: _PartitionRule) -> bytes:
-    """The value to store; ArgumentError in MM2's words."""
+    """Return the value to store; ArgumentError with MM2's message."""
     if partition is None:
         raise ArgumentError("Source partitions may not be null")
     for name in rule.asked:
@@ -154,7 +154,7 @@ def _ordered(entry: OffsetEntry, order: Sequence[str]) -> OffsetEntry:
 
 
 def _map(fields: Fields) -> str:
-    """As Java prints a map."""
+    """Format fields as Java prints a map."""
     return f"{{{', '.join(f'{name}={_text(value)}' for name, value in fields.items())}}}"
 
 

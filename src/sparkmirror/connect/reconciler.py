@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this worker is to run: its assignment, the group's target states, the parsed configs.
+"""What this worker should run, from its assignment, target states and parsed configs.
 
 The supervisor polls it. `poll` reads memory only: the config topic is read by others
 (`connect/group_state.py`).
@@ -15,21 +15,26 @@ from sparkmirror.connect.api import ApiError
 from sparkmirror.connect.config_cache import ConnectorConfigCache
 from sparkmirror.connect.group_state import GroupState
 from sparkmirror.connect.log_levels import LogLevels
-from sparkmirror.connectors.targets import Desired, Restart, Target, Wanted
+from sparkmirror.connectors.desired_state import (
+    DesiredConnector,
+    DesiredConnectors,
+    DesiredState,
+    Restart,
+)
 from sparkmirror.formats.connect_config_records import LoggerLevel, RestartRequest, TargetState
 from sparkmirror.group.membership import Membership
 from sparkmirror.state.connect_configs import ClusterConfigState
 
 _DESIRED = {
-    TargetState.STARTED: Desired.RUNNING,
-    TargetState.PAUSED: Desired.PAUSED,
-    TargetState.STOPPED: Desired.STOPPED,
+    TargetState.STARTED: DesiredState.RUNNING,
+    TargetState.PAUSED: DesiredState.PAUSED,
+    TargetState.STOPPED: DesiredState.STOPPED,
 }
 _log = logging.getLogger(__name__)
 
 
 class Reconciler:
-    """The supervisor's source of targets in a worker; `poll` and `announce` are for its thread."""
+    """A worker's `DesiredStateSource`; the supervisor's thread calls `poll` and `announce`."""
 
     def __init__(
         self,
@@ -68,16 +73,15 @@ class Reconciler:
 
     # --- the supervisor's thread
 
-    def poll(self) -> Wanted:
-        """The targets of the connectors that are assigned here, while the worker is a member."""
+    def poll(self) -> DesiredConnectors:
+        """The connectors that are assigned here; none while the worker is not a member."""
         restarts = self._take_restarts()
         configs = self._group_state.configs
         self._rejoin_if_changed(configs)
         self._config_cache.update(configs.configs)
-        # A place in the group that is lost is lost with all its connectors.
         mine = self._assigned & configs.configs.keys() if self._membership.is_member else ()
-        return Wanted(
-            {name: self._target(name, configs) for name in sorted(mine)},
+        return DesiredConnectors(
+            {name: self._desired_connector(name, configs) for name in sorted(mine)},
             restarts,
             expects_copying=self._config_cache.has_source,
         )
@@ -101,15 +105,15 @@ class Reconciler:
         return tuple(restarts)
 
     def _rejoin_if_changed(self, configs: ClusterConfigState) -> None:
-        """Have the group share its connectors again if some have been created or deleted."""
+        """Rebalance the group if connectors were created or deleted."""
         names = frozenset(configs.connectors)
         if self._last_connectors is not None and names != self._last_connectors:
             self._membership.rejoin()
         self._last_connectors = names
 
-    def _target(self, name: str, configs: ClusterConfigState) -> Target:
+    def _desired_connector(self, name: str, configs: ClusterConfigState) -> DesiredConnector:
         parsed = self._config_cache.get(name)
-        return Target(_DESIRED[configs.target_state(name)], parsed.spec, parsed.failure)
+        return DesiredConnector(_DESIRED[configs.target_state(name)], parsed.spec, parsed.failure)
 
     def _set_level(self, logger: str, level: str) -> None:
         try:

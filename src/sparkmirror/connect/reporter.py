@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the statuses of this worker's connectors, publishes their tasks, does the leader's duties.
+"""Writes statuses of this worker's connectors, publishes their tasks, and maintains the leadership.
 
-All network I/O of a worker that nothing waits for happens on the reporter's thread. It is woken by
-changes and runs twice a second otherwise, because connectors change their state without notice.
-It remembers nothing that the next round could not find out.
+The reporter's thread does all network I/O of a worker that no caller waits for. It runs on changes
+and twice a second, because connectors do not announce changes of their state. Each round starts
+from the topics and the instances; nothing is kept from the last round.
 
     A  A connector has a status of this worker before its first instance starts (`announce`), so a
        DELETE waits for its end and offsets are not altered while it runs.
@@ -31,7 +31,7 @@ from sparkmirror.connect.status_updates import (
 )
 from sparkmirror.connect.task_publisher import TaskPublisher
 from sparkmirror.connectors.connector_states import ConnectorState, ReportedState
-from sparkmirror.connectors.targets import InstanceView
+from sparkmirror.connectors.desired_state import InstanceView
 from sparkmirror.errors import ClusterError, UnreachableError, join_sentences
 from sparkmirror.formats.connect_config_records import TargetState
 from sparkmirror.formats.connect_status_records import ConnectorStatus, RunState, StatusRecord
@@ -39,14 +39,14 @@ from sparkmirror.group.membership import Membership
 from sparkmirror.wire.backoff import Backoff
 
 _ROUND_SECONDS = 0.5
-_READ_SECONDS = 3.0  # between two reads of both topics, should the watcher miss something
-_RENEW_SECONDS = 10.0  # between two wordings of the same warning
+_READ_SECONDS = 3.0  # between two reads of both topics, in case the watcher misses a record
+_RENEW_SECONDS = 10.0  # before a warning is written again with other details
 _END_SECONDS = 10.0
 _log = logging.getLogger(__name__)
 
 
 class Reporter:
-    """The thread `connect/reporter`; any thread may call its public methods but `report`."""
+    """The thread `connect/reporter`. Any thread may call the public methods except `report`."""
 
     def __init__(
         self,
@@ -80,18 +80,18 @@ class Reporter:
         self.problem = ""  # why the worker cannot report or lead; empty if it can
 
     def start(self) -> None:
-        """Start its thread; both topics have been read."""
+        """Start the thread. Both topics must have been read."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End its thread; the group has revoked everything before."""
+        """End the thread. The group must have revoked all connectors."""
         self._stopping.set()
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join(_END_SECONDS)
 
     def wake(self, *, read: bool = False) -> None:
-        """Report now; `read`: the statuses that are known may be old."""
+        """Report now; with `read`, read the status topic first."""
         if read:
             self._read_at = 0.0
         self._wake.set()
@@ -99,10 +99,10 @@ class Reporter:
     # --- the supervisor's and the group's calls
 
     def announce(self, names: Collection[str]) -> None:
-        """Write that these are about to start; ClusterError if that fails."""
+        """Write UNASSIGNED for connectors that are about to start; ClusterError if that fails."""
         if not self._membership.is_member:
             raise UnreachableError(
-                "This worker has lost its place in its group.", cluster=self._group_state.cluster
+                "This worker is no longer a member of its group.", cluster=self._group_state.cluster
             )
         with self._status_lock:
             self._group_state.refresh_statuses()
@@ -117,7 +117,7 @@ class Reporter:
             )
 
     def update_statuses(self) -> None:
-        """Write statuses on the caller's thread; the reporter tries again if that fails."""
+        """Write statuses on the caller's thread; the reporter retries if that fails."""
         try:
             with self._status_lock:
                 self._update_statuses(self._instances())
@@ -126,14 +126,14 @@ class Reporter:
             self.wake()
 
     def give_up(self, names: Collection[str]) -> None:
-        """Write that these have ended here; another worker is to run them."""
+        """Write that these have ended here; another worker will run them."""
         with self._status_lock:
             known = [name for name in names if name in self._group_state.configs.configs]
             updates = unassigned_updates(known, self._group_state.statuses, self._origin())
             try:
                 self._group_state.write_statuses(updates)
             except ClusterError as error:
-                # The next owner writes its own; without one the next leader removes these.
+                # The next owner overwrites them; without one the next leader removes them.
                 _log.warning(f"The statuses of {', '.join(known)} could not be written: {error}")
 
     # --- its thread
@@ -149,7 +149,7 @@ class Reporter:
             except ClusterError as error:
                 self._on_failure(str(error), slow=not error.retriable)
             except Exception as error:  # noqa: BLE001 - the root of the thread
-                _log.exception("A report about this worker's connectors failed; trying again.")
+                _log.exception("A report about this worker's connectors failed; retrying.")
                 self._on_failure(f"{type(error).__name__}: {error}")
             else:
                 if self.problem:
@@ -202,7 +202,7 @@ class Reporter:
         for view in self._owned(instances):
             is_to_stop = configs.target_state(view.name) is TargetState.STOPPED
             if is_to_stop != (view.state.connector.state is RunState.STOPPED):
-                continue  # it is still ending, or the supervisor has not seen the target yet
+                continue  # it is ending, or the supervisor has not polled its desired state yet
             state = self._with_warnings(view)
             records += status_updates(
                 view.name, state, statuses, self._origin(), renews_warnings=renews
@@ -212,7 +212,7 @@ class Reporter:
         self._write(records)
 
     def _with_warnings(self, view: InstanceView) -> ConnectorState:
-        """Its state, with what is wrong though it runs."""
+        """Return its state, with problems of a running connector as a warning."""
         state = view.state
         warnings = (self._config_cache.warning(view.name), self._tasks.problem(view.name))
         if not any(warnings) or state.connector.state is not RunState.RUNNING:
@@ -233,10 +233,10 @@ class Reporter:
         for view in self._owned(self._instances()):
             parsed = self._config_cache.find(view.name)
             if parsed is not None and not self._tasks.publish(parsed, view):
-                return  # a leader that does not answer for one does not answer for the next
+                return  # the leader does not respond
 
     def _write(self, records: list[StatusRecord]) -> None:
-        """This worker's own statuses overrule what others have written before."""
+        """Write statuses; those of this worker override earlier ones of other workers."""
         if records:
             self._group_state.write_statuses(records, certain=True)
 

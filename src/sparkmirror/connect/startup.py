@@ -19,12 +19,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Startup:
-    """How far a worker is. The worker writes it, any thread reads it."""
+    """The progress of a worker's startup. The worker writes it, any thread reads it."""
 
     stage: str = "starting"
     cluster_id: str = ""
     is_started: bool = False
-    failure: BaseException | None = None  # why it cannot go on
+    failure: BaseException | None = None  # why it cannot start
     stopping: threading.Event = field(default_factory=threading.Event)
 
     def require(self) -> None:
@@ -33,9 +33,9 @@ class Startup:
             raise api_errors.still_starting(self.stage)
 
     def run(self, settings: WorkerSettings, group_state: GroupState) -> bool:
-        """Create and read the worker's topics, for as long as that takes.
+        """Create and read the worker's topics, with retries.
 
-        False if the worker is stopped meanwhile, or `failure` says why it cannot start.
+        Returns False if the worker was stopped, or if it cannot start; `failure` says why.
         """
         backoff = Backoff()
         while not self.stopping.is_set():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Status records for what differs from the status topic: pure functions."""
+"""Plans status records for states that differ from the status topic. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sparkmirror.state.connect_statuses import ClusterStatusState
 
 # Connect writes these without a version.
 _WITHOUT_VERSION = frozenset({RunState.UNASSIGNED, RunState.RESTARTING})
-# A connector that has not run here yet knows no tasks; they get its state.
+# A connector that has not run here yet has no known tasks; they get its state.
 _WITHOUT_TASKS = _WITHOUT_VERSION | {RunState.PAUSED}
 _MOST_CHARACTERS = 32 * 1024  # a trace may name thousands of topics; a record takes 1 MiB
 
@@ -53,9 +53,9 @@ def status_updates(
     *,
     renews_warnings: bool,
 ) -> list[StatusRecord]:
-    """Records for states that differ from the topic's, tombstones for tasks that are gone.
+    """Records for states that differ from the topic's, tombstones for removed tasks.
 
-    A warning that only has another wording is written if `renews_warnings`.
+    `renews_warnings`: also write a warning whose text has changed.
     """
     before = known.tasks(name)
     tasks = dict(now.tasks)
@@ -89,7 +89,7 @@ def topic_updates(
 def unassigned_updates(
     names: Iterable[str], known: ClusterStatusState, origin: StatusOrigin
 ) -> list[StatusRecord]:
-    """Records for connectors that this worker does not run any more."""
+    """Records for connectors that this worker no longer runs."""
     status = origin.status(ReportedState(RunState.UNASSIGNED))
     records: list[StatusRecord] = []
     for name in names:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The stored offsets of a connector, as Connect's offsets topic has them.
 
-The topic is on the worker's cluster; that of an exactly-once connector is where its records go.
+The topic is on the worker's cluster; for an exactly-once connector it is on the target.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ConnectorOffsetStore:
         self._topic = settings.internal_topics.offsets
 
     def read(self) -> list[tuple[JsonObject, JsonObject]]:
-        """Every partition with its offset, in the order of their keys."""
+        """Return every partition with its offset, sorted by key."""
         return [
             (partition, offset)
             for _, (partition, offset) in sorted(self._latest().items())
@@ -59,7 +59,7 @@ class ConnectorOffsetStore:
         return found
 
     def _partition(self, key: bytes | None) -> JsonObject | None:
-        """Of this connector's keys: [name, {...}]."""
+        """Return the partition of a key [name, {...}] of this connector, else None."""
         try:
             parts = json.loads(key or b"null")
         except ValueError:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Publishes the task configs of this worker's connectors to Connect's config topic.
 
-They are what MM2's own tasks are started with. Nothing of ours reads them; a Java worker that takes
-a connector over does, and people do. The leader writes them; another worker sends them to it,
-signed.
+They equal the configs of MM2's own tasks. Sparkmirror does not read them; REST clients do, and a
+Java worker that takes over a connector. The leader writes them; other workers send them to the
+leader, signed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sparkmirror.connect.group_state import GroupState
 from sparkmirror.connect.leader import GroupLeader
 from sparkmirror.connect.signatures import sign
 from sparkmirror.connectors.connector_states import ReportedState
-from sparkmirror.connectors.targets import InstanceView
+from sparkmirror.connectors.desired_state import InstanceView
 from sparkmirror.errors import ClusterError
 from sparkmirror.formats.connect_config_records import TargetState
 from sparkmirror.formats.connect_fields import Config
@@ -33,12 +33,12 @@ from sparkmirror.group.membership import Membership
 from sparkmirror.state.connect_configs import ConfigLog
 from sparkmirror.wire.backoff import Backoff
 
-_PUBLISH_SECONDS = 5.0  # that the leader may take
+_PUBLISH_SECONDS = 5.0  # limit for the leader's response
 _log = logging.getLogger(__name__)
 
 
 class TaskPublisher:
-    """Belongs to the reporter's thread."""
+    """Used on the reporter's thread only."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class TaskPublisher:
     def publish(self, parsed: ParsedConfig, view: InstanceView) -> bool:
         """Publish the tasks of a running connector if they differ; False if that fails."""
         name, configs = view.name, self._group_state.configs
-        is_running = view.state.connector.state is RunState.RUNNING  # its tasks stay for a while
+        is_running = view.state.connector.state is RunState.RUNNING  # otherwise its last tasks stay
         if parsed.spec is None or not is_running:
             return True
         if configs.target_state(name) is not TargetState.STARTED:
@@ -129,7 +129,7 @@ class TaskPublisher:
 
 
 class _PublishBackoff:
-    """When to try again."""
+    """When to retry after failures."""
 
     def __init__(self) -> None:
         self._backoff = Backoff()
@@ -153,7 +153,7 @@ def task_configs(
     tasks: Mapping[int, ReportedState],
     groups: Sequence[str] = (),
 ) -> list[Config]:
-    """One config for each task; `groups` are those that a checkpoint connector knows."""
+    """Return one config per task; `groups` are those of a checkpoint connector."""
     task_class = kind.java_name.removesuffix("Connector") + "Task"
     found: list[Config] = []
     for number, task in sorted(tasks.items()):
@@ -172,7 +172,7 @@ def task_configs(
 def put_tasks_if_started(log: ConfigLog, name: str, configs: Sequence[Config]) -> None:
     """Publish tasks, unless the connector was stopped or deleted since they were counted.
 
-    A stopped connector has none; with some its offsets could not be altered.
+    A stopped connector has no tasks; with tasks its offsets could not be altered.
     """
     known = log.state
     if name in known.configs and known.target_state(name) is TargetState.STARTED:

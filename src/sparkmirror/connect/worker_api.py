@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ConnectApi of a worker.
+"""Implements Connect's operations (`ConnectApi`) on a Connect worker.
 
-Any worker answers questions from the group's topics. The leader carries out changes: it writes them
-to the config topic, where the connector's owner reads them. A plain restart goes to the owner.
+Any worker answers queries from the group's topics. The leader writes changes to the config topic,
+where the connector's owner reads them. A restart without parameters goes to the owner.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from sparkmirror.connect.signatures import verify_signature
 from sparkmirror.connect.startup import Startup
 from sparkmirror.connect.stored_offsets import ConnectorOffsetStore
 from sparkmirror.connect.task_publisher import put_tasks_if_started
-from sparkmirror.connectors.targets import Restart
+from sparkmirror.connectors.desired_state import Restart
 from sparkmirror.errors import ArgumentError, ClusterError, ConfigError
 from sparkmirror.formats.connect_config_records import LoggerLevel, RestartRequest, TargetState
 from sparkmirror.formats.connect_fields import Config
@@ -46,8 +46,8 @@ from sparkmirror.formats.connect_status_records import RunState, Status, TopicSt
 from sparkmirror.group.membership import Membership
 from sparkmirror.state.connect_configs import ConfigLog
 
-_STOPPED_SECONDS = 15.0  # that a connector may take to end before its offsets are altered
-_GONE_SECONDS = 15.0  # that a connector may take to end before it is deleted without a farewell
+_STOPPED_SECONDS = 15.0  # limit for a connector to end before its offsets are altered
+_GONE_SECONDS = 15.0  # limit for a deleted connector to end before its statuses are removed
 _BEGINNINGS = {"PAUSED": TargetState.PAUSED, "STOPPED": TargetState.STOPPED}
 _log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class WorkerApi(ConnectorQueries):
     ) -> None:
         """`restart` restarts a connector of this worker.
 
-        `problem` says why the worker cannot do what it should; empty if it can.
+        `problem` returns why the worker cannot work; empty if it can.
         """
         super().__init__(levels)
         self._file = file
@@ -119,7 +119,7 @@ class WorkerApi(ConnectorQueries):
             return self._startup.stage
         return self._membership.problem or self._problem()
 
-    # --- questions
+    # --- queries
 
     def _configs(self) -> Mapping[str, Config]:
         self._startup.require()
@@ -193,7 +193,7 @@ class WorkerApi(ConnectorQueries):
     def _put_connector(
         self, log: ConfigLog, name: str, config: Config, checked: CheckedConfig
     ) -> ConnectorInfo:
-        """The connector with the tasks that it has before they are planned again."""
+        """Write a configuration. Returns the connector with its tasks of before."""
         tasks = tuple(range(len(log.state.tasks(name))))
         with self._config_cache.offered(name, checked):
             log.put_connector(name, config)
@@ -213,11 +213,11 @@ class WorkerApi(ConnectorQueries):
         self._leader.refresh()
         while name in self._group_state.statuses.connectors:
             if name in self._group_state.configs.configs:
-                return  # created again meanwhile: its statuses are those of the new one
+                return  # it was created again: the statuses are those of the new one
             if time.monotonic() > deadline:
                 _log.warning(
-                    f"Connector {name} was deleted, and {_GONE_SECONDS:g} s later its worker has "
-                    "not said that it ended; it is forgotten nevertheless."
+                    f"Connector {name} was deleted, but its worker has not reported its end within "
+                    f"{_GONE_SECONDS:g} s; its statuses are removed."
                 )
                 self._remove_status(name)
                 return
@@ -254,7 +254,7 @@ class WorkerApi(ConnectorQueries):
     def restart(
         self, name: str, *, include_tasks: bool, only_failed: bool
     ) -> ConnectorStateInfo | None:
-        """A plain restart goes to the owner, any other one to the config topic."""
+        """A plain restart is done by the owner; any other one is written to the config topic."""
         self._startup.require()
         if not include_tasks and not only_failed:
             self._require_owner(name)
@@ -282,7 +282,7 @@ class WorkerApi(ConnectorQueries):
             raise api_errors.restart_target_not_found(name)
 
     def _require_owner(self, name: str) -> None:
-        """Return if the connector runs here; otherwise ForwardTo its owner or the leader."""
+        """Raise ForwardTo the owner or the leader unless the connector runs here."""
         self._require_known(name)
         if self._reconciler.owns(name) and self._membership.is_member:
             return
@@ -311,10 +311,10 @@ class WorkerApi(ConnectorQueries):
 
     @contextmanager
     def _while_stopped(self, name: str) -> Iterator[ConnectorInfo]:
-        """A connector that is stopped and is not resumed meanwhile.
+        """A stopped connector, which cannot be resumed within the context.
 
-        Its target state is written once more, which only the leader can do: a worker that has lost
-        the lead does not get any further.
+        Writes its target state again, which only the leader can do: a worker that has lost the lead
+        gets an error here.
         """
         self._leader.require()
         with self._leader.exclusive():
@@ -327,7 +327,7 @@ class WorkerApi(ConnectorQueries):
                 raise topic_error("Error writing to the offsets topic", error) from error
 
     def _await_stopped(self, name: str) -> ConnectorInfo:
-        """Wait until its owner has written that it has stopped: it writes no offsets any more."""
+        """Wait until its owner has written STOPPED: after that it writes no offsets."""
         self._leader.refresh()
         info = self.info(name)
         is_to_stop = self._group_state.configs.target_state(name) is TargetState.STOPPED
@@ -338,8 +338,8 @@ class WorkerApi(ConnectorQueries):
             if time.monotonic() > deadline:
                 raise ApiError(
                     HTTPStatus.CONFLICT,
-                    f"Connector {name} is to stop and has not ended yet; its offsets can be "
-                    "modified when its status says STOPPED.",
+                    f"Connector {name} is stopping; its offsets can be modified once its status is "
+                    "STOPPED.",
                 )
             self._leader.pause()
             self._leader.refresh()
@@ -371,7 +371,7 @@ class WorkerApi(ConnectorQueries):
     # --- other workers
 
     def put_tasks(self, name: str, signed: SignedBody, read: ParseTasks) -> None:
-        """The body is parsed only if its signature is right."""
+        """Parse the body after its signature is verified."""
         self._verify_signature(signed)
         configs = read(signed.body)
         self._leader.require()
@@ -381,7 +381,7 @@ class WorkerApi(ConnectorQueries):
             put_tasks_if_started(log, name, configs)
 
     def fence(self, name: str, signed: SignedBody) -> None:
-        """Another worker has fenced the earlier writers of a connector: record how many."""
+        """Record the task count that another worker has fenced earlier writers for."""
         self._verify_signature(signed)
         self._leader.require()
         with self._leader.writing() as log:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MirrorCheckpointConnector: where consumer groups go on if they move to the target.
+"""MirrorCheckpointConnector: translates positions of consumer groups to the target.
 
-`run` finds the groups, writes checkpoints and sets offsets of idle groups on the target if the
-file asks for it, each at its own interval. It also cleans the offset map, which it reads anyway. A
-failed round shows in the flow's status and is tried again; the copy does not wait for any of this.
+`run` finds the groups, writes checkpoints and, if configured, sets offsets of idle groups on the
+target, each at its interval. It also cleans the offset map. A failed round shows in the flow's
+status and is retried; copying does not wait for it.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from sparkmirror.errors import SparkmirrorError, join_sentences
 from sparkmirror.policy.loading import FlowPolicy
 from sparkmirror.spark.flow_status import FlowStatus
 
-_KEEP_SECONDS = 60.0
-_FIRST_KEEP_SECONDS = 10.0  # not while everything starts
+_CLEAN_SECONDS = 60.0
+_FIRST_CLEAN_SECONDS = 10.0  # not during the start
 _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class _PeriodicJob:
-    """Something to do at an interval; None: never."""
+    """A job that runs at an interval; None: never."""
 
     interval: float | None
     due: float
@@ -54,9 +54,9 @@ class MirrorCheckpointConnector:
         self._stop = threading.Event()
         self._groups: list[str] = []
         self._failures: dict[str, str] = {}
-        self._refusals: dict[str, str] = {}  # those failures that a person must see to
-        self.failure = ""  # the trace of what ended its thread
-        self.has_emitted = False  # a checkpoint
+        self._refusals: dict[str, str] = {}  # failures that need manual action
+        self.failure = ""  # the trace of the error that ended its thread
+        self.has_emitted = False  # at least one checkpoint
         # Replaced as a whole: any thread may read it.
         self.position_counts: Mapping[str, int] = {}  # positions of groups by state
 
@@ -67,34 +67,36 @@ class MirrorCheckpointConnector:
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """The groups that it looks after, as it last found them."""
+        """The selected groups of the last round."""
         return tuple(self._groups)
 
     @property
     def permanent_errors(self) -> tuple[str, ...]:
-        """What is tried again, but will not go away by itself."""
+        """Errors that are retried, but need manual action."""
         return tuple({**self._refusals}.values())
 
     def stop(self) -> None:
-        """Ask for the end, within a request's time. Any thread; returns at once."""
+        """Request the end; a running request ends first. Any thread; returns at once."""
         self._stop.set()
 
-    def run(self, ready_topics: Container[str]) -> None:  # noqa: ARG002 - a round reports what it lacks
-        """Run rounds until the end."""
+    def run(self, ready_topics: Container[str]) -> None:  # noqa: ARG002 - a round reports missing topics
+        """Run rounds until `stop`."""
         try:
             with GroupSync(self._settings, self._policy) as rounds:
-                keeper = OffsetMapCleaner(rounds.map, rounds.source_admin, self._status.set_problem)
-                self._loop(rounds, keeper)
-        except Exception as error:  # noqa: BLE001 - the status of its task must tell
+                cleaner = OffsetMapCleaner(
+                    rounds.map, rounds.source_admin, self._status.set_problem
+                )
+                self._loop(rounds, cleaner)
+        except Exception as error:  # noqa: BLE001 - a thread's root: report it in the status
             _log.exception("%s: the checkpoint connector failed", self._flow)
             self._status.set_problem("checkpoints", f"ended: {type(error).__name__}: {error}")
             self.failure = traceback.format_exc()
 
-    def _loop(self, rounds: GroupSync, keeper: OffsetMapCleaner) -> None:
+    def _loop(self, rounds: GroupSync, cleaner: OffsetMapCleaner) -> None:
         settings, now = self._settings.checkpoint, time.monotonic()
         emits = settings.enabled and self._settings.source.offset_syncs_enabled
         sync_seconds = settings.sync_group_offsets_seconds
-        # As in MM2 everything comes after one interval first: a start has enough to do.
+        # As in MM2 each job runs first after one interval.
         emit = _PeriodicJob(
             settings.emit_seconds if emits else None, now + (settings.emit_seconds or 0)
         )
@@ -103,7 +105,7 @@ class MirrorCheckpointConnector:
         refresh = _PeriodicJob(
             settings.refresh_groups_seconds if emits else None, min(rounds_due, default=now)
         )
-        keep = _PeriodicJob(_KEEP_SECONDS, now + _FIRST_KEEP_SECONDS)
+        clean = _PeriodicJob(_CLEAN_SECONDS, now + _FIRST_CLEAN_SECONDS)
         is_first = True
         while not self._stop.is_set():
             now = time.monotonic()
@@ -120,15 +122,15 @@ class MirrorCheckpointConnector:
             for job in (emit, sync):
                 if job.is_due(now):
                     job.reschedule(now)
-            if keep.is_due(now):
-                self._attempt("offset map's upkeep", partial(self._clean_map, rounds, keeper))
-                keep.reschedule(now)
-            jobs = (emit, sync, refresh, keep)
+            if clean.is_due(now):
+                self._attempt("offset map cleaning", partial(self._clean_map, rounds, cleaner))
+                clean.reschedule(now)
+            jobs = (emit, sync, refresh, clean)
             next_due = min(job.due for job in jobs if job.interval is not None)
             self._stop.wait(max(next_due - time.monotonic(), 0.0))
 
     def _attempt(self, what: str, step: Callable[[], None]) -> bool:
-        """Do something; a failure is said, and it is tried again at its next time."""
+        """Run a step; a failure is reported, and the step runs again at its next time."""
         try:
             step()
         except SparkmirrorError as error:
@@ -140,19 +142,19 @@ class MirrorCheckpointConnector:
         self._refusals.pop(what, None)
         return True
 
-    def _report(self, what: str, trouble: str) -> None:
-        """Into the status, and once into the log."""
+    def _report(self, what: str, problem: str) -> None:
+        """Show a problem in the status; log it when it starts and ends."""
         before = self._failures.get(what, "")
-        if trouble and not before:
-            _log.warning(f"{self._flow}: {what}: {trouble}")
-        if before and not trouble:
-            _log.info(f"{self._flow}: {what}: well again")
-        self._failures[what] = trouble
-        self._status.set_problem(what, f"{what}: {trouble}" if trouble else "")
+        if problem and not before:
+            _log.warning(f"{self._flow}: {what}: {problem}")
+        if before and not problem:
+            _log.info(f"{self._flow}: {what}: works again")
+        self._failures[what] = problem
+        self._status.set_problem(what, f"{what}: {problem}" if problem else "")
 
     def _find_groups(self, rounds: GroupSync, *, is_first: bool) -> None:
         if is_first:
-            rounds.checkpoints.refresh()  # what was written before this start
+            rounds.checkpoints.refresh()  # checkpoints of earlier runs
         found = rounds.selected_groups()
         if found != self._groups:
             new, gone = set(found) - set(self._groups), set(self._groups) - set(found)
@@ -173,9 +175,9 @@ class MirrorCheckpointConnector:
         failed = sorted(found.failures)
         self._report("groups", _sentence(failed, found.failures.__getitem__) if failed else "")
 
-    def _clean_map(self, rounds: GroupSync, keeper: OffsetMapCleaner) -> None:
+    def _clean_map(self, rounds: GroupSync, cleaner: OffsetMapCleaner) -> None:
         rounds.refresh()
-        deleted = keeper.clean()
+        deleted = cleaner.clean()
         if deleted:
             _log.debug("%s: %d chunks of the offset map deleted", self._flow, deleted)
 

@@ -24,12 +24,12 @@ from sparkmirror.connectors.connector_states import (
     heartbeat_state,
     source_state,
 )
+from sparkmirror.connectors.desired_state import ConnectorSpec
 from sparkmirror.connectors.foreign_writers import ForeignWriters
 from sparkmirror.connectors.heartbeat_connector import MirrorHeartbeatConnector
 from sparkmirror.connectors.internal_topic_setup import InternalTopicSetup
 from sparkmirror.connectors.on_demand_topics import OnDemandTopics
 from sparkmirror.connectors.source_connector import MirrorSourceConnector
-from sparkmirror.connectors.targets import ConnectorSpec
 from sparkmirror.errors import ClusterError, SparkmirrorError
 from sparkmirror.policy.loading import FlowPolicy, load_policy
 from sparkmirror.spark.control_server import ControlServer

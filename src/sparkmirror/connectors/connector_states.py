@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a connector and its tasks do, in Connect's words: pure functions of what they report.
+"""Connect's states of a connector and its tasks, derived from what they report. Pure.
 
-FAILED is what a person must see to, with a trace of what happened, on the task whose partitions
-failed. What is tried again and may go away by itself is RUNNING with a warning. A connector that
-has been begun and has not got anywhere yet is UNASSIGNED; the runner knows a better word for one
-that was paused or is begun anew.
+FAILED needs manual action; the trace is on the task whose partitions failed. A problem that is
+retried is RUNNING with a warning. A connector that is starting is UNASSIGNED; the supervisor shows
+PAUSED or RESTARTING instead if it was paused or is restarting.
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ class ReportedState:
 
     state: RunState
     trace: str = ""  # of FAILED
-    warning: str = ""  # what is tried again
-    partitions: tuple[TopicPartition, ...] = ()  # that a source connector's task copies
-    topics: tuple[str, ...] = ()  # that it has written to
+    warning: str = ""  # a problem that is retried
+    partitions: tuple[TopicPartition, ...] = ()  # of a source connector's task
+    topics: tuple[str, ...] = ()  # written by the task
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ class ConnectorState:
     tasks: Mapping[int, ReportedState] = field(default_factory=dict)
 
     def with_state(self, state: RunState) -> ConnectorState:
-        """The same parts, all of them in one state and well."""
+        """Return the same connector and tasks, all in one state without errors."""
         tasks = {
             task: ReportedState(state, partitions=one.partitions, topics=one.topics)
             for task, one in self.tasks.items()
@@ -58,7 +57,7 @@ class ConnectorState:
 
 
 def failed_state(trace: str) -> ConnectorState:
-    """A connector that could not even be put together."""
+    """A connector that could not be built."""
     return ConnectorState(ReportedState(RunState.FAILED, trace))
 
 
@@ -67,7 +66,7 @@ def source_state(
     tasks: Iterable[TaskSnapshot],
     remote_name: Callable[[str], str] = str,
 ) -> ConnectorState:
-    """A connector that copies: its flow, and the tasks of its present epoch."""
+    """A source connector: its flow, and the tasks of the current epoch."""
     connector = _connector(flow)
     return ConnectorState(
         connector, {one.split: _task(connector, one, remote_name) for one in tasks}
@@ -82,7 +81,7 @@ def checkpoint_state(
     has_task: bool,
     topics: tuple[str, ...] = (),
 ) -> ConnectorState:
-    """A connector that looks after groups: `failure` ended it, `refusals` need a person."""
+    """A checkpoint connector: `failure` ended it, `refusals` need manual action."""
     connector = replace(_connector(flow), warning=_retry_reason(flow))
     if not has_task or connector.state is not RunState.RUNNING:
         return ConnectorState(connector)
@@ -94,7 +93,7 @@ def checkpoint_state(
 def heartbeat_state(
     flow: FlowSnapshot, beats: HeartbeatStatus | None, topic: str = ""
 ) -> ConnectorState:
-    """A connector that emits heartbeats; None: it has none to emit, and no task."""
+    """A heartbeat connector; None: heartbeats are disabled, and it has no task."""
     connector = _connector(flow)
     if beats is None or connector.state is not RunState.RUNNING:
         return ConnectorState(connector)
@@ -120,7 +119,7 @@ def _retry_reason(flow: FlowSnapshot) -> str:
 def _task(
     connector: ReportedState, one: TaskSnapshot, remote_name: Callable[[str], str]
 ) -> ReportedState:
-    """Between two epochs a task does what its connector does."""
+    """Between two epochs a task has its connector's state."""
     state, trace = connector.state, connector.trace
     if state is RunState.RUNNING and one.failures:
         state, trace = RunState.FAILED, "\n".join(one.failures)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MirrorHeartbeatConnector: one small record a second on the target, for every pair of clusters.
+"""MirrorHeartbeatConnector: writes a heartbeat per second and flow to the target.
 
-Everything but `status` and `stop` belongs to the thread that calls `run`.
-Waiting comes before emitting, as in MM2. An unreachable target is tried again with back-off; the
-log says when heartbeats stop and when they come back, not each failure in between.
+One thread calls `run`; any thread may call `status` and `stop`. As in MM2 the first heartbeat is
+written after one interval. Failures are retried with back-off; only the first failure and the
+recovery are logged.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _LONGEST_BACK_OFF_SECONDS = 10.0
 
 
 class HeartbeatState(Enum):
-    """Whether heartbeats arrive."""
+    """Whether heartbeats are written."""
 
     RUNNING = "RUNNING"
     RETRYING = "RETRYING"
@@ -47,16 +47,16 @@ class HeartbeatState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatStatus:
-    """A snapshot for status views; `error` explains RETRYING, which may need a person's help."""
+    """A snapshot for status views; `error` explains RETRYING."""
 
     state: HeartbeatState
     count: int = 0
     error: str | None = None
-    is_refused: bool = False  # it will not go away by itself
+    is_refused: bool = False  # needs manual action
 
 
 class MirrorHeartbeatConnector:
-    """Emits the heartbeats of one pair."""
+    """Writes the heartbeats of one flow."""
 
     def __init__(
         self,
@@ -83,13 +83,13 @@ class MirrorHeartbeatConnector:
 
     @property
     def status(self) -> HeartbeatStatus:
-        """The present state; may be read by any thread."""
+        """The current state. Thread-safe."""
         if self._stopping.is_set():
             return replace(self._status, state=HeartbeatState.STOPPED)
         return self._status
 
     def stop(self) -> None:
-        """Ask for the end; a second is enough unless it is just connecting."""
+        """Request the end; takes at most a second unless a connection is being opened."""
         self._stopping.set()
         self._client.interrupt()
 
@@ -98,12 +98,12 @@ class MirrorHeartbeatConnector:
         """Always False: it has no helper threads."""
         return False
 
-    def run(self, ready_topics: Container[str]) -> None:  # noqa: ARG002 - an emit reports what it lacks
-        """Emit until the end; the first heartbeat goes out after one interval."""
+    def run(self, ready_topics: Container[str]) -> None:  # noqa: ARG002 - each attempt reports missing topics
+        """Write heartbeats until `stop`."""
         try:
             self._loop()
         except Exception as error:
-            # The status is how an unforeseen error gets out of here.
+            # A thread's root: report it in the status.
             log.exception(f"{self._flow}/heartbeat: heartbeats have ended.")
             self._status = replace(self._status, state=HeartbeatState.FAILED, error=repr(error))
         finally:
@@ -131,19 +131,19 @@ class MirrorHeartbeatConnector:
         heartbeat = Heartbeat(self._flow, self._clock_ms())
         record = NewRecord(heartbeat.key(), heartbeat.value())
         batch = build_batch([record], heartbeat.timestamp_ms)
-        stamp(memoryview(batch), -1, -1, -1)  # a heartbeat written twice does no harm
+        stamp(memoryview(batch), -1, -1, -1)  # no producer id: a duplicate heartbeat is harmless
         self._writer.append({_PARTITION: bytes(batch)})
         self._succeeded()
 
     def _succeeded(self) -> None:
         before = self._status
         if before.state is HeartbeatState.RETRYING:
-            log.info(f"{self._flow}/heartbeat: heartbeats arrive on '{self._target.alias}' again.")
+            log.info(f"{self._flow}/heartbeat: heartbeats reach '{self._target.alias}' again.")
         self._status = HeartbeatStatus(HeartbeatState.RUNNING, before.count + 1)
 
     def _failed(self, error: ClusterError) -> None:
         if self._status.state is HeartbeatState.RUNNING:
-            log.warning(f"{self._flow}/heartbeat: no heartbeat, trying again: {error}")
+            log.warning(f"{self._flow}/heartbeat: heartbeat failed, retrying: {error}")
         self._status = replace(
             self._status,
             state=HeartbeatState.RETRYING,

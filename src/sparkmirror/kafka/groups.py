@@ -31,8 +31,6 @@ from sparkmirror.kafka.group_requests import (
 from sparkmirror.kafka.topic_requests import chunks
 from sparkmirror.model import TopicPartition
 
-__all__ = ["CommittedOffset", "GroupAdmin", "GroupListing"]
-
 T = TypeVar("T")
 Coordinators = Mapping[int, Sequence[str]]
 OffsetsByGroup = Mapping[str, Mapping[TopicPartition, CommittedOffset]]

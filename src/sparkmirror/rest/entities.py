@@ -8,17 +8,14 @@ faster with a hundred connectors; the tests check each response against its mode
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 from pydantic.config import JsonDict
 
-from sparkmirror.config.connector_validation import ConfigValidation
-from sparkmirror.config.keys.connector_classes import KeyDefinition
 from sparkmirror.config.keys.secret_keys import redact_config
 from sparkmirror.connect import api
-from sparkmirror.connect.api import RunState
+from sparkmirror.formats.connect_status_records import RunState
 
 _UNDEFINED = "undefined"  # a version that Connect omits
 _BEAT: JsonDict = {
@@ -290,16 +287,6 @@ def task_configs_json(
 def plugin_json(plugin: api.Plugin) -> dict[str, str]:
     """A PluginInfo."""
     return {"class": plugin.class_name, "type": plugin.type, "version": plugin.version}
-
-
-def definition_json(definition: KeyDefinition) -> dict[str, Any]:
-    """A ConfigKeyInfo."""
-    return asdict(definition)
-
-
-def validation_json(validation: ConfigValidation) -> dict[str, Any]:
-    """ConfigInfos."""
-    return asdict(validation)
 
 
 def level_json(level: api.LogLevel) -> dict[str, str | int | None]:

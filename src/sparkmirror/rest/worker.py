@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from http import HTTPStatus
 from typing import Annotated
 
@@ -65,9 +66,7 @@ async def get_plugin_config(
     version: Annotated[str | None, Query(description="Default: the only version.")] = None,
 ) -> Response:
     """Get the configuration keys of a plugin."""
-    return await call.json(
-        lambda api: [entities.definition_json(one) for one in api.plugin_config(plugin, version)]
-    )
+    return await call.json(lambda api: [asdict(one) for one in api.plugin_config(plugin, version)])
 
 
 @plugins_router.put(
@@ -82,7 +81,7 @@ async def validate(call: RestCallParam, plugin: NameParam) -> Response:
     def validate_config(api: ConnectApi, body: bytes) -> Response:
         config = parse_string_map(body)
         restored = with_stored_secrets(api, config.get("name") or "", config)
-        return JSONResponse(entities.validation_json(api.validate(plugin, restored)))
+        return JSONResponse(asdict(api.validate(plugin, restored)))
 
     return await call.with_body(validate_config)
 

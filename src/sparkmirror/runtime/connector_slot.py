@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One connector of the supervisor: its target, its instance, and the state that is shown.
+"""One connector of the supervisor: its desired state, its instance, and the state that is shown.
 
 idle    no instance, and none is wanted (PAUSED, STOPPED, STANDBY)
 due     no instance, but one is wanted
@@ -16,15 +16,20 @@ from dataclasses import dataclass, field, replace
 
 from sparkmirror.connectors.connector_instance import ConnectorInstance
 from sparkmirror.connectors.connector_states import ConnectorState, ReportedState, failed_state
-from sparkmirror.connectors.targets import ConnectorSpec, Desired, InstanceView, Target
+from sparkmirror.connectors.desired_state import (
+    ConnectorSpec,
+    DesiredConnector,
+    DesiredState,
+    InstanceView,
+)
 from sparkmirror.formats.connect_status_records import RunState
 from sparkmirror.spark.flow_status import FlowSnapshot, FlowState, FlowStatus
 
 SLOW_SECONDS = 8.0  # for a clean end
 _IDLE_STATES = {
-    Desired.PAUSED: FlowState.PAUSED,
-    Desired.STOPPED: FlowState.STOPPED,
-    Desired.STANDBY: FlowState.STANDBY,
+    DesiredState.PAUSED: FlowState.PAUSED,
+    DesiredState.STOPPED: FlowState.STOPPED,
+    DesiredState.STANDBY: FlowState.STANDBY,
     None: FlowState.STOPPED,
 }
 _log = logging.getLogger(__name__)
@@ -40,7 +45,7 @@ class ConnectorSlot:
 
     name: str
     status: FlowStatus
-    target: Target | None = None  # None: it ends, and the slot is removed
+    wanted: DesiredConnector | None = None  # None: it ends, and the slot is removed
     spec: ConnectorSpec | None = None  # the last valid one
     instance: ConnectorInstance | None = None
     ending_since: float | None = None
@@ -52,47 +57,47 @@ class ConnectorSlot:
     last_state: ConnectorState = field(default_factory=_unassigned)  # at `request_stop`
 
     @property
-    def desired(self) -> Desired | None:
-        return None if self.target is None or self.is_released else self.target.desired
+    def desired(self) -> DesiredState | None:
+        return None if self.wanted is None or self.is_released else self.wanted.desired
 
     @property
     def is_due(self) -> bool:
-        is_runnable = self.target is not None and self.target.spec is not None
-        is_wanted = self.desired is Desired.RUNNING and is_runnable
+        is_runnable = self.wanted is not None and self.wanted.spec is not None
+        is_wanted = self.desired is DesiredState.RUNNING and is_runnable
         return self.instance is None and is_wanted and not self.failure
 
     @property
     def needs_announcement(self) -> bool:
         is_new = self.instance is None and not self.is_announced
-        return is_new and self.desired in (Desired.RUNNING, Desired.PAUSED)
+        return is_new and self.desired in (DesiredState.RUNNING, DesiredState.PAUSED)
 
     @property
     def wanted_splits(self) -> int:
-        is_counted = self.desired in (Desired.RUNNING, Desired.STANDBY)
-        spec = self.target.spec if self.target is not None else None
+        is_counted = self.desired in (DesiredState.RUNNING, DesiredState.STANDBY)
+        spec = self.wanted.spec if self.wanted is not None else None
         return spec.wanted_splits if spec is not None and is_counted else 0
 
-    def set_target(self, target: Target | None) -> None:
-        """Apply a polled target; stop an instance that does not match it."""
+    def set_desired(self, connector: DesiredConnector | None) -> None:
+        """Apply a polled state; stop an instance that does not match it."""
         before, self.is_released = self.desired, False
-        desired = None if target is None else target.desired
-        if desired is Desired.RUNNING and before is not Desired.RUNNING:
+        desired = None if connector is None else connector.desired
+        if desired is DesiredState.RUNNING and before is not DesiredState.RUNNING:
             self._return_to_running(before)
-        if desired is not Desired.RUNNING:
+        if desired is not DesiredState.RUNNING:
             self.failure = ""
-        if desired in (Desired.STOPPED, None):
+        if desired in (DesiredState.STOPPED, None):
             self.is_announced = False
-        spec = None if target is None else target.spec
+        spec = None if connector is None else connector.spec
         if spec is not None:
             if self.spec is not None and spec != self.spec:
                 self._on_other_spec(spec)
             self.spec = spec
-        if desired is not Desired.RUNNING or spec is None:
+        if desired is not DesiredState.RUNNING or spec is None:
             self.request_stop()
-        self.target = target
+        self.wanted = connector
 
-    def _return_to_running(self, before: Desired | None) -> None:
-        if before is Desired.PAUSED:
+    def _return_to_running(self, before: DesiredState | None) -> None:
+        if before is DesiredState.PAUSED:
             self.shown_while_waiting = RunState.PAUSED
         elif self.instance is not None:
             self.shown_while_waiting = RunState.RESTARTING
@@ -137,7 +142,7 @@ class ConnectorSlot:
     def state(self) -> ConnectorState:
         """Return the state to show, also between two instances."""
         desired, waiting = self.desired, self.last_state.with_state(self.shown_while_waiting)
-        if desired is Desired.STOPPED:
+        if desired is DesiredState.STOPPED:
             is_over = self.instance is None
             return ConnectorState(ReportedState(RunState.STOPPED)) if is_over else self.last_state
         if self._shown_failure:
@@ -145,22 +150,22 @@ class ConnectorSlot:
         if self.instance is not None and self.ending_since is None:
             now = self.instance.state()
             return waiting if now.connector.state is RunState.UNASSIGNED else now
-        if desired is Desired.RUNNING:
+        if desired is DesiredState.RUNNING:
             return waiting
         if self.instance is not None and self.instance.may_write:
             return self.last_state
-        is_paused = desired is Desired.PAUSED
+        is_paused = desired is DesiredState.PAUSED
         return self.last_state.with_state(RunState.PAUSED if is_paused else RunState.UNASSIGNED)
 
     @property
     def _shown_failure(self) -> str:
-        return self.failure or (self.target.failure if self.target is not None else "")
+        return self.failure or (self.wanted.failure if self.wanted is not None else "")
 
     def _snapshot(self) -> FlowSnapshot:
         now = self.status.snapshot()
         if self.instance is not None:
             return now
-        if self._shown_failure and self.desired is not Desired.STOPPED:
+        if self._shown_failure and self.desired is not DesiredState.STOPPED:
             reason = self._shown_failure.partition("\n")[0]
             return replace(now, state=FlowState.FAILED, reason=reason)
         return replace(now, state=_IDLE_STATES.get(self.desired, FlowState.STARTING))

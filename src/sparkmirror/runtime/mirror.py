@@ -32,7 +32,7 @@ from sparkmirror.errors import SetupError, SparkmirrorError
 from sparkmirror.metrics.prometheus import MetricsServer, ReloadMetrics
 from sparkmirror.model import Flow
 from sparkmirror.runtime.commands import FlowCommands
-from sparkmirror.runtime.mirror_targets import MirrorTargets, connector_name
+from sparkmirror.runtime.mirror_reconciler import MirrorReconciler, connector_name
 from sparkmirror.runtime.ownership import FlowOwnership
 from sparkmirror.runtime.reload import Reloaded
 from sparkmirror.runtime.supervisor import Supervisor
@@ -53,7 +53,7 @@ class MirrorFile:
 
     def __init__(self, path: Path, targets: Collection[str] = ()) -> None:
         self._path = path
-        self._targets = targets
+        self._target_clusters = targets
         self._warned: set[tuple[str, str]] = set()
 
     @property
@@ -63,12 +63,14 @@ class MirrorFile:
     def read(self) -> ParsedRun:
         """Read and parse the file; ConfigError lists all errors."""
         config = MirrorConfig.load(self._path)
-        warnings = [n for n in config.all_notices(self._targets) if n.level is NoticeLevel.WARNING]
+        warnings = [
+            n for n in config.all_notices(self._target_clusters) if n.level is NoticeLevel.WARNING
+        ]
         for one in warnings:
             if _notice_key(one) not in self._warned:
                 _log.warning(str(one))
         self._warned = {_notice_key(one) for one in warnings}
-        return parse_run(config, self._targets)
+        return parse_run(config, self._target_clusters)
 
 
 class Mirror:
@@ -85,19 +87,19 @@ class Mirror:
     ) -> None:
         """`serves`: start the REST API, if the file allows it. ConfigError: the file is invalid."""
         self._file = MirrorFile(file, targets)
-        self._reading = self._file.read()
+        self._parsed_run = self._file.read()
         self._spark: SharedSparkContext[str] = SharedSparkContext(master)
-        self._spark.configure(self._reading.spark, _wanted_splits(self._reading))
+        self._spark.configure(self._parsed_run.spark, _wanted_splits(self._parsed_run))
         self._metrics: MetricsServer | None = None
         self.reloads = ReloadMetrics()
         self._serves = serves
         self._rest: MirrorRestServer | None = None
         self._process_id = f"{socket.gethostname()}/{os.getpid()}"
-        self._targets = MirrorTargets(
-            self._reading, self._make_ownership, self._make_commands, is_bounded=once
+        self._reconciler = MirrorReconciler(
+            self._parsed_run, self._make_ownership, self._make_commands, is_bounded=once
         )
         self._supervisor = Supervisor(
-            self._targets,
+            self._reconciler,
             partial(ConnectorInstance, factors=ReplicationFactorChooser(), spark=self._spark),
             self._spark,
         )
@@ -127,14 +129,14 @@ class Mirror:
 
     def start(self) -> None:
         """Start everything. Returns at once; `snapshots` shows the progress."""
-        if self._reading.metrics is not None:
-            self._metrics = self._serve(self._reading.metrics)
+        if self._parsed_run.metrics is not None:
+            self._metrics = self._serve(self._parsed_run.metrics)
         self._spark.start()
         self._supervisor.start()
-        self._targets.start()
-        if self._serves and self._reading.rest is not None:
+        self._reconciler.start()
+        if self._serves and self._parsed_run.rest is not None:
             try:
-                self._rest = self._serve_rest(self._reading.rest)
+                self._rest = self._serve_rest(self._parsed_run.rest)
             except SparkmirrorError:
                 self.stop()
                 raise
@@ -146,9 +148,9 @@ class Mirror:
         return MirrorRestServer(
             rest,
             self._file.name,
-            self._targets.flows,
+            self._reconciler.flows,
             self._supervisor.instances,
-            lambda: self._reading,
+            lambda: self._parsed_run,
         )
 
     def _serve(self, settings: MetricsSettings) -> MetricsServer:
@@ -159,27 +161,27 @@ class Mirror:
 
         ConfigError or SetupError: the file is rejected, and nothing has changed.
         """
-        reading = self._file.read()
-        control_port(reading.spark)
-        changes = compare_runs(self._reading, reading)
+        parsed_run = self._file.read()
+        control_port(parsed_run.spark)
+        changes = compare_runs(self._parsed_run, parsed_run)
         if not self._spark.is_configured:
-            self._spark.configure(reading.spark, _wanted_splits(reading))
+            self._spark.configure(parsed_run.spark, _wanted_splits(parsed_run))
             self._spark.start()
-        renew_rest = None if self._rest is None else self._rest.prepare_credentials(reading.rest)
-        self._restart_metrics(reading.metrics)
+        renew_rest = None if self._rest is None else self._rest.prepare_credentials(parsed_run.rest)
+        self._restart_metrics(parsed_run.metrics)
         if renew_rest is not None:
             renew_rest()
-        is_served = reading.rest is None if self._rest is None else renew_rest is not None
+        is_served = parsed_run.rest is None if self._rest is None else renew_rest is not None
         if changes.rest_credentials_changed and not is_served:
             changes = replace(changes, rest_credentials_changed=False, rest_changed=True)
-        self._targets.apply(reading)
+        self._reconciler.apply(parsed_run)
         self._supervisor.wake()
-        self._reading = reading
+        self._parsed_run = parsed_run
         is_waiting = changes.rest_changed and self._serves and not is_served
         later = ["listeners"] if is_waiting else []
         if self._spark.is_configured:
             runs_with = self._spark.options
-            later += [k for k in changes.spark_keys if reading.spark.get(k) != runs_with.get(k)]
+            later += [k for k in changes.spark_keys if parsed_run.spark.get(k) != runs_with.get(k)]
         sentence = describe_changes(self._file.name, changes, tuple(later))
         return Reloaded(sentence, not changes.is_empty, bool(later))
 
@@ -207,12 +209,12 @@ class Mirror:
     def snapshots(self) -> list[FlowSnapshot]:
         """Return the current state of all flows."""
         instances = self._supervisor.instances()
-        return [flow.snapshot(instances) for flow in self._targets.flows()]
+        return [flow.snapshot(instances) for flow in self._reconciler.flows()]
 
     def copying_snapshots(self) -> list[FlowSnapshot]:
         """Return the flows that do more than emit heartbeats."""
         instances = self._supervisor.instances()
-        flows = [flow for flow in self._targets.flows() if flow.settings.enabled]
+        flows = [flow for flow in self._reconciler.flows() if flow.settings.enabled]
         return [flow.snapshot(instances) for flow in flows]
 
     def is_done(self) -> bool:
@@ -224,7 +226,7 @@ class Mirror:
         if self._rest is not None:
             self._rest.stop()
         is_clean = self._supervisor.close()
-        self._targets.stop(_LEAVE_SECONDS)
+        self._reconciler.stop(_LEAVE_SECONDS)
         if self._metrics is not None:
             self._metrics.stop()
         self._spark.stop(keep_log=not is_clean)
@@ -236,5 +238,5 @@ def _notice_key(one: Notice) -> tuple[str, str]:
     return one.key, one.message
 
 
-def _wanted_splits(reading: ParsedRun) -> dict[str, int]:
-    return {str(flow): splits for flow, splits in reading.wanted_splits.items()}
+def _wanted_splits(parsed_run: ParsedRun) -> dict[str, int]:
+    return {str(flow): splits for flow, splits in parsed_run.wanted_splits.items()}

@@ -32,14 +32,14 @@ from sparkmirror.connect.connector_queries import ConnectorQueries, as_restartin
 from sparkmirror.connect.log_levels import LogLevels
 from sparkmirror.connect.offset_alterations import OffsetEntry
 from sparkmirror.connectors.connector_states import ConnectorState, ReportedState
-from sparkmirror.connectors.targets import InstanceView
+from sparkmirror.connectors.desired_state import InstanceView
 from sparkmirror.errors import ClusterError
 from sparkmirror.formats.connect_config_records import TargetState
 from sparkmirror.formats.connect_fields import Config
 from sparkmirror.formats.connect_json import Json
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.policy.loading import load_policy
-from sparkmirror.runtime.mirror_targets import MirrorFlow, connector_name
+from sparkmirror.runtime.mirror_reconciler import MirrorFlow, connector_name
 from sparkmirror.spark.flow_status import FlowState
 from sparkmirror.state.offset_store import OffsetStore
 
@@ -80,7 +80,7 @@ class MirrorApi(ConnectorQueries):
         file: str,
         flows: Callable[[], Sequence[MirrorFlow]],
         instances: Callable[[], Mapping[str, InstanceView]],
-        reading: Callable[[], ParsedRun],
+        parsed_run: Callable[[], ParsedRun],
         worker_id: str,
     ) -> None:
         """`file` is named in errors, `worker_id` in statuses."""
@@ -88,7 +88,7 @@ class MirrorApi(ConnectorQueries):
         self._file = file
         self._flows = flows
         self._instances = instances
-        self._reading = reading
+        self._parsed_run = parsed_run
         self._worker_id = worker_id
         self._cluster_id: str | None = None
 
@@ -162,7 +162,7 @@ class MirrorApi(ConnectorQueries):
         [flow, *_] = self._flows()
         servers = ",".join(flow.settings.target_admin.bootstrap_servers)
         file = parse_properties(_WORKER.format(servers=servers), self._file)
-        return WorkerConfig(file, self._reading().resolver)
+        return WorkerConfig(file, self._parsed_run().resolver)
 
     def topics(self, name: str) -> list[str]:
         """Return the topics on the target that the connector writes to now."""
@@ -303,7 +303,7 @@ class MirrorApi(ConnectorQueries):
         return found
 
     def _config(self, one: _Connector) -> dict[str, str | None]:
-        texts = self._reading().connectors.get(one.flow.flow, {}).get(one.kind, {})
+        texts = self._parsed_run().connectors.get(one.flow.flow, {}).get(one.kind, {})
         return {**texts, "name": one.name}
 
     def _state_info(self, part: ReportedState) -> StateInfo:

@@ -11,13 +11,13 @@ from urllib.parse import urlsplit
 
 from sparkmirror.config.config_changes import ParsedRun
 from sparkmirror.config.worker_settings import RunRestSettings
-from sparkmirror.connectors.targets import InstanceView
+from sparkmirror.connectors.desired_state import InstanceView
 from sparkmirror.errors import SetupError
 from sparkmirror.rest.app import AppOptions
 from sparkmirror.rest.offsets import TopicTrackingPolicy
 from sparkmirror.rest.server import RestServer
 from sparkmirror.runtime.mirror_api import MirrorApi
-from sparkmirror.runtime.mirror_targets import MirrorFlow
+from sparkmirror.runtime.mirror_reconciler import MirrorFlow
 
 _LOOPBACK = "127.0.0.1"
 _log = logging.getLogger(__name__)
@@ -32,12 +32,12 @@ class MirrorRestServer:
         file: str,
         flows: Callable[[], Sequence[MirrorFlow]],
         instances: Callable[[], Mapping[str, InstanceView]],
-        reading: Callable[[], ParsedRun],
+        parsed_run: Callable[[], ParsedRun],
     ) -> None:
         self._rest = rest
         self._server = _bind(rest)
         worker_id = _worker_id(self._server.advertised_url)
-        self._server.start(MirrorApi(file, flows, instances, reading, worker_id))
+        self._server.start(MirrorApi(file, flows, instances, parsed_run, worker_id))
 
     @property
     def url(self) -> str:

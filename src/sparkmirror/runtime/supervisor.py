@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts and ends the connector instances of this process until they match their targets.
+"""Starts and ends the connector instances of this process until they match the desired ones.
 
-Level-triggered: every round polls the `TargetSource` and closes the gap. The supervisor's thread
-owns the slots; `release`, `restart` and `close` only mark a slot and stop its instance.
+Level-triggered: every round polls the `DesiredStateSource` and applies the difference. The
+supervisor's thread owns the slots; `release`, `restart` and `close` only mark a slot and stop its
+instance.
 
     A  Two instances of one name never overlap: a successor is built after its predecessor's end.
-    B  An instance starts only from targets that were polled after the last `release`. The caller
+    B  An instance starts only from a result polled after the last `release`. The caller
        of `release` has changed its source before.
     C  `release` returns True only when nothing of these names writes any more.
     D  Only the callers of `release` and `close` wait.
@@ -22,13 +23,13 @@ from typing import Protocol
 
 from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.connectors.connector_instance import ConnectorInstance
-from sparkmirror.connectors.targets import (
+from sparkmirror.connectors.desired_state import (
     ConnectorSpec,
-    Desired,
+    DesiredConnector,
+    DesiredConnectors,
+    DesiredState,
     InstanceView,
     Restart,
-    Target,
-    Wanted,
 )
 from sparkmirror.errors import ClusterError, SparkmirrorError
 from sparkmirror.formats.connect_status_records import RunState
@@ -43,11 +44,11 @@ _SETTLE_SECONDS = 1.0  # for connectors without positions, when the process ends
 _log = logging.getLogger(__name__)
 
 
-class TargetSource(Protocol):
-    """A source of target states."""
+class DesiredStateSource(Protocol):
+    """Says which connectors should run in this process."""
 
-    def poll(self) -> Wanted:
-        """Return all targets. Supervisor's thread, twice a second and after `wake`; no network."""
+    def poll(self) -> DesiredConnectors:
+        """Called on the supervisor's thread twice a second and after `wake`; no network."""
 
     def announce(self, names: Collection[str]) -> None:
         """Called before these get their first instance here; ClusterError: they do not start."""
@@ -57,11 +58,11 @@ InstanceBuilder = Callable[[ConnectorSpec, FlowStatus], ConnectorInstance]
 
 
 class Supervisor:
-    """Keeps the connector instances of this process in their target states."""
+    """Keeps the connector instances of this process in their desired states."""
 
     def __init__(
         self,
-        source: TargetSource,
+        source: DesiredStateSource,
         build: InstanceBuilder,
         spark: SharedSparkContext[str],
         *,
@@ -109,7 +110,7 @@ class Supervisor:
         return self._round_problem or self._announce_problem
 
     def instances(self) -> dict[str, InstanceView]:
-        """Return all connectors that have a target or are ending, by name. Thread-safe."""
+        """Return all connectors that are desired or ending, by name. Thread-safe."""
         with self._changed:
             return {name: slot.view() for name, slot in self._slots.items()}
 
@@ -145,7 +146,7 @@ class Supervisor:
             self._is_closing = True
             slots = [*self._slots.values()]
             for slot in slots:
-                slot.target = None
+                slot.wanted = None
                 slot.request_stop()
             self._changed.notify_all()
         sources = [slot for slot in slots if slot.spec and slot.spec.kind is ConnectorClass.SOURCE]
@@ -194,7 +195,7 @@ class Supervisor:
                 self._restart(restart)
             if revision != self._revision:
                 return 0.0
-            due = self._apply(wanted.targets)
+            due = self._apply(wanted.connectors)
         self._share_spark(due, expects_copying=wanted.expects_copying)
         self._announce()
         is_current = all(self._start(slot, revision) for slot in due if slot.is_announced)
@@ -211,19 +212,19 @@ class Supervisor:
             return 0.0
         return _POLL_SECONDS if all(slot.is_slow for slot in ending) else _ENDING_SECONDS
 
-    def _apply(self, targets: Mapping[str, Target]) -> list[ConnectorSlot]:
-        """Apply targets, under the lock. Returns the slots that need an instance."""
-        for name, target in targets.items():
+    def _apply(self, connectors: Mapping[str, DesiredConnector]) -> list[ConnectorSlot]:
+        """Apply them, under the lock. Returns the slots that need an instance."""
+        for name, connector in connectors.items():
             slot = self._slots.get(name)
             if slot is None:
-                label = target.spec.label if target.spec is not None else name
+                label = connector.spec.label if connector.spec is not None else name
                 slot = self._slots[name] = ConnectorSlot(name, FlowStatus(label))
-            slot.set_target(target)
-        for name in [name for name in self._slots if name not in targets]:
-            self._slots[name].set_target(None)
+            slot.set_desired(connector)
+        for name in [name for name in self._slots if name not in connectors]:
+            self._slots[name].set_desired(None)
         for slot in [*self._slots.values()]:
             slot.drop_if_finished()
-            if slot.instance is None and slot.target is None:
+            if slot.instance is None and slot.wanted is None:
                 del self._slots[slot.name]
         return [slot for slot in self._slots.values() if slot.is_due]
 
@@ -231,7 +232,7 @@ class Supervisor:
         slot = self._slots.get(restart.name)
         if slot is None or slot.desired is None:
             return False
-        if slot.desired is not Desired.RUNNING:
+        if slot.desired is not DesiredState.RUNNING:
             return True  # a paused connector stays paused
         if slot.instance is None or slot.ending_since is not None:
             slot.request_restart()
@@ -303,7 +304,7 @@ class Supervisor:
         self._announce_backoff.reset()
 
     def _start(self, slot: ConnectorSlot, revision: int) -> bool:
-        """Build and start an instance; False if the targets may have changed meanwhile."""
+        """Build and start an instance; False if the desired state may have changed meanwhile."""
         spec, status = slot.spec, slot.status.restarted()
         if spec is None or slot.failure:
             return True

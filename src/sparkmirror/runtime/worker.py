@@ -26,7 +26,7 @@ from sparkmirror.connect.startup import Startup
 from sparkmirror.connect.task_publisher import TaskPublisher
 from sparkmirror.connect.worker_api import WorkerApi
 from sparkmirror.connectors.connector_instance import ConnectorInstance
-from sparkmirror.connectors.targets import Desired, InstanceView, Restart
+from sparkmirror.connectors.desired_state import DesiredState, InstanceView, Restart
 from sparkmirror.group.membership import Membership
 from sparkmirror.kafka.topic_watcher import TopicWatcher
 from sparkmirror.metrics.prometheus import MetricsServer, ReloadMetrics
@@ -172,7 +172,7 @@ class ConnectWorker:
         return {
             name: view
             for name, view in self._supervisor.instances().items()
-            if view.is_active or view.desired is not Desired.STOPPED
+            if view.is_active or view.desired is not DesiredState.STOPPED
         }
 
     # --- the start's thread

@@ -41,8 +41,6 @@ _SLACK_SECONDS = 30.0  # for steps without a timeout, such as DNS lookups
 
 logger = logging.getLogger(__name__)
 
-__all__ = ["RefreshingTokenSource", "Token"]
-
 
 class RefreshingTokenSource:
     """Holds a valid token; `token()` blocks until the first one. `_lock` guards all fields."""

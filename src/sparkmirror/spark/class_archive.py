@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from sparkmirror.spark.context import archive_name, spark_jars, spark_options, start_spark
+from sparkmirror.spark.submitted_conf import runs_under_spark_submit
 from sparkmirror.system.cache_directory import cache_directory, ensure_writable
 from sparkmirror.system.java import java_binary, java_build
 
@@ -77,7 +78,12 @@ def build_and_wait() -> None:
 
 
 def build_in_background() -> None:
-    """Build the archive for the next start, at the lowest priority."""
+    """Build the archive for the next start, at the lowest priority.
+
+    Not under spark-submit: the process would use its JVM, which runs the flows.
+    """
+    if runs_under_spark_submit():
+        return
     subprocess.Popen(
         [*_COMMAND, "--gently"],
         stdin=subprocess.DEVNULL,

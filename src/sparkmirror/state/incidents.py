@@ -41,46 +41,34 @@ class IncidentRule(NamedTuple):
 
     policy_key: str  # the key of its policy; empty if there is none
     meaning: str
-    in_ledger: bool  # afterwards source and target differ
+    in_ledger: bool = True  # afterwards source and target differ
 
 
 INCIDENT_RULES: Mapping[IncidentKind, IncidentRule] = MappingProxyType(
     {
         IncidentKind.GAP: IncidentRule(
-            "gap.policy", "the source deleted records before they were copied", in_ledger=True
+            "gap.policy", "the source deleted records before they were copied"
         ),
         IncidentKind.SOURCE_TRUNCATED: IncidentRule(
-            "source.truncated.policy",
-            "the source lost records that were already copied",
-            in_ledger=True,
+            "source.truncated.policy", "the source lost records that were already copied"
         ),
         IncidentKind.SOURCE_RECREATED: IncidentRule(
-            "source.recreated.policy",
-            "the source topic was deleted and created again",
-            in_ledger=True,
+            "source.recreated.policy", "the source topic was deleted and created again"
         ),
         IncidentKind.TARGET_TRUNCATED: IncidentRule(
-            "target.truncated.policy", "the target lost acknowledged records", in_ledger=True
+            "target.truncated.policy", "the target lost acknowledged records"
         ),
         IncidentKind.TARGET_RECREATED: IncidentRule(
-            "target.recreated.policy",
-            "the target topic was deleted and created again",
-            in_ledger=True,
+            "target.recreated.policy", "the target topic was deleted and created again"
         ),
         IncidentKind.CORRUPT_BATCH: IncidentRule(
-            "corrupt.batch.policy",
-            "a record batch on the source does not match its checksum",
-            in_ledger=True,
+            "corrupt.batch.policy", "a record batch on the source does not match its checksum"
         ),
         IncidentKind.DEAD_LETTER: IncidentRule(
-            "refused.record.policy",
-            "the target refused records; they are in the dead-letter topic",
-            in_ledger=True,
+            "refused.record.policy", "the target refused records; they are in the dead-letter topic"
         ),
         IncidentKind.SKIPPED_RECORD: IncidentRule(
-            "refused.record.policy",
-            "the target refused records; they were skipped",
-            in_ledger=True,
+            "refused.record.policy", "the target refused records; they were skipped"
         ),
         IncidentKind.OPEN_TRANSACTION: IncidentRule(
             "open.transaction.warning.ms",
@@ -91,7 +79,7 @@ INCIDENT_RULES: Mapping[IncidentKind, IncidentRule] = MappingProxyType(
             "", "another producer writes to the target partition", in_ledger=False
         ),
         IncidentKind.RESUME_MISMATCH: IncidentRule(
-            "", "the end of the target partition does not match the source", in_ledger=True
+            "", "the end of the target partition does not match the source"
         ),
         IncidentKind.REFUSED: IncidentRule(
             "refused.record.policy",

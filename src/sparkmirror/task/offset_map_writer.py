@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from sparkmirror.formats.map_chunk import ChunkKey, MapChunk
 from sparkmirror.model import TopicPartition
-from sparkmirror.task.internal_topic_listener import InternalTopicListener
+from sparkmirror.task.internal_producer import InternalTopicListener
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.memory import MemoryBudget
 from sparkmirror.wire.outgoing import OutgoingBatch

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.model import TopicPartition
 from sparkmirror.state.position_records import position_record
-from sparkmirror.task.internal_topic_listener import InternalTopicListener
+from sparkmirror.task.internal_producer import InternalTopicListener
 from sparkmirror.wire.outgoing import OutgoingBatch
 from sparkmirror.wire.produce_partition import ProducePartition
 from sparkmirror.wire.producer import Producer

@@ -110,9 +110,9 @@ class TakeOver:
 
     def _on_metadata(self) -> None:
         """Continue with partitions that waited for metadata."""
-        unknown, self._without_metadata = self._without_metadata, []
-        if unknown and not self._closing:
-            self._describe_producers(unknown)
+        waiting, self._without_metadata = self._without_metadata, []
+        if waiting and not self._closing:
+            self._begin(waiting)  # the response may have been about other topics
 
     def _describe_producers(self, parts: Sequence[CopyPartition]) -> None:
         by_target = {part.target.tp: part for part in parts}

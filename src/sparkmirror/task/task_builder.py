@@ -16,8 +16,7 @@ from sparkmirror.task.dead_letters import DeadLetterWriter
 from sparkmirror.task.delivery import Delivery, PeriodicDelivery
 from sparkmirror.task.events import PartitionEvents
 from sparkmirror.task.incident_reporter import IncidentReporter
-from sparkmirror.task.internal_producer import InternalProducer
-from sparkmirror.task.internal_topic_listener import InternalTopicListener
+from sparkmirror.task.internal_producer import InternalProducer, InternalTopicListener
 from sparkmirror.task.messages import Split, TaskSettings
 from sparkmirror.task.offset_map_writer import OffsetMapWriter
 from sparkmirror.task.offset_sync_writer import OffsetSyncWriter

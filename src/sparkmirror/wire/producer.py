@@ -160,6 +160,10 @@ class Producer:
             leader is None or leader.node != part.node or not part.is_producer_known
         ):
             return  # to keep the order, it is enqueued after the response
+        if leader is None and not self._cluster.has_metadata(part.tp):
+            self._wait(part)  # the first response is not here yet
+            self._cluster.track_topics({part.tp.topic})
+            return
         if leader is None:
             part.listener.on_produce_error(part, self._cluster.leader_error(part.tp), "")
             self.await_metadata(part, part.backoff.next_pause())
@@ -177,11 +181,14 @@ class Producer:
 
     def await_metadata(self, part: ProducePartition, pause: float) -> None:
         """Enqueue a partition again after the next metadata response."""
+        self._wait(part)
+        self._cluster.refresh_metadata(after=pause, topics=[part.tp.topic])
+
+    def _wait(self, part: ProducePartition) -> None:
         for out in part.pending:
             out.detach_if_sparse(self._budget)
         part.queue = self._without_leader
         part.queue.append(part)
-        self._cluster.refresh_metadata(after=pause, topics=[part.tp.topic])
 
     def _is_recreated(self, part: ProducePartition) -> bool:
         """Whether the topic is another one than planned: the driver decides what becomes of it."""

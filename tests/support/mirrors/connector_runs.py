@@ -11,7 +11,13 @@ from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.worker_config import WorkerConfig
 from sparkmirror.connectors.connector_instance import ConnectorInstance
 from sparkmirror.connectors.connector_states import ConnectorState, ReportedState
-from sparkmirror.connectors.targets import ConnectorSpec, Desired, Restart, Target, Wanted
+from sparkmirror.connectors.desired_state import (
+    ConnectorSpec,
+    DesiredConnector,
+    DesiredConnectors,
+    DesiredState,
+    Restart,
+)
 from sparkmirror.formats.connect_status_records import RunState
 from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.model import TopicPartition
@@ -39,14 +45,14 @@ class ManualSupervisor:
     """A supervisor whose targets a test sets; one Spark for all its connectors."""
 
     def __init__(self) -> None:
-        self._targets: dict[str, Target] = {}
+        self._targets: dict[str, DesiredConnector] = {}
         self._factors = ReplicationFactorChooser()
         self._spark: SharedSparkContext[str] = SharedSparkContext(None)
         self.supervisor = Supervisor(self, self._build, self._spark, start_spark=self._start_spark)
         self.supervisor.start()
 
-    def poll(self) -> Wanted:
-        return Wanted(dict(self._targets))
+    def poll(self) -> DesiredConnectors:
+        return DesiredConnectors(dict(self._targets))
 
     def announce(self, names: Collection[str]) -> None: ...
 
@@ -60,13 +66,15 @@ class ManualSupervisor:
 
     def start(self, name: str, spec: ConnectorSpec, *, paused: bool = False) -> None:
         """Run a connector, or another one of the same name."""
-        self._set(name, Target(Desired.PAUSED if paused else Desired.RUNNING, spec))
+        self._set(
+            name, DesiredConnector(DesiredState.PAUSED if paused else DesiredState.RUNNING, spec)
+        )
 
     def pause(self, name: str) -> None:
-        self._set(name, replace(self._targets[name], desired=Desired.PAUSED))
+        self._set(name, replace(self._targets[name], desired=DesiredState.PAUSED))
 
     def resume(self, name: str) -> None:
-        self._set(name, replace(self._targets[name], desired=Desired.RUNNING))
+        self._set(name, replace(self._targets[name], desired=DesiredState.RUNNING))
 
     def stop(self, name: str) -> None:
         self._targets.pop(name, None)
@@ -79,7 +87,7 @@ class ManualSupervisor:
     def restart_tasks(self, name: str) -> None:
         assert self.supervisor.restart(Restart(name, tasks_only=True))
 
-    def _set(self, name: str, target: Target) -> None:
+    def _set(self, name: str, target: DesiredConnector) -> None:
         self._targets[name] = target
         self.supervisor.wake()
 

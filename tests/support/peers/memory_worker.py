@@ -21,7 +21,6 @@ from sparkmirror.connect.api import (
     ConnectorInfo,
     ConnectorStateInfo,
     ParseTasks,
-    RunState,
     SignedBody,
     StateInfo,
 )
@@ -32,6 +31,7 @@ from sparkmirror.connect.offset_alterations import OffsetEntry, offset_records
 from sparkmirror.connect.signatures import verify_signature
 from sparkmirror.errors import ArgumentError
 from sparkmirror.formats.connect_json import Json
+from sparkmirror.formats.connect_status_records import RunState
 
 Texts = Mapping[str, str | None]
 

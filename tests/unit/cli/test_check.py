@@ -94,7 +94,9 @@ def test_errors_end_with_exit_code_one(file: Path) -> None:
     ("content", "part"),
     [(None, "There is no file"), ("a=\\uzzzz", "line 1"), ("", "clusters is missing")],
 )
-def test_an_unusable_file_is_one_sentence(tmp_path: Path, content: str | None, part: str) -> None:
+def test_an_unusable_file_is_one_error_message(
+    tmp_path: Path, content: str | None, part: str
+) -> None:
     path = tmp_path / "x.properties"
     if content is not None:
         path.write_text(content)
@@ -180,7 +182,7 @@ def test_a_connect_workers_file_is_recognised(worker_file: Path) -> None:
     assert "hush" not in out
 
 
-def test_a_workers_file_is_told_in_json_and_tables(worker_file: Path) -> None:
+def test_a_workers_file_is_reported_in_json_and_tables(worker_file: Path) -> None:
     """As for a file with flows; hidden values stay hidden."""
     code, out, _ = run(worker_file, "--json")
     found = json.loads(out)
@@ -234,7 +236,7 @@ def test_a_workers_cluster_that_is_not_there_is_named(worker_file: Path) -> None
         ("", False),
     ],
 )
-def test_the_two_kinds_of_file_are_told_apart(text: str, is_workers: bool) -> None:
+def test_the_two_kinds_of_file_are_distinguished(text: str, is_workers: bool) -> None:
     """Also if half of either is missing."""
     assert is_worker_file(parse_properties(text, "x.properties")) is is_workers
 
@@ -335,7 +337,7 @@ def test_a_cluster_that_is_not_there_is_named(file: Path) -> None:
     assert "check a.bootstrap.servers" in out
 
 
-def test_a_listener_that_does_not_speak_kafka_is_named(file: Path) -> None:
+def test_a_listener_without_kafka_is_in_the_error(file: Path) -> None:
     """It accepts connections and stays silent, as a TLS listener would."""
     config = MirrorConfig.load(file)
     connection = config.flow_settings(config.flows()[0]).source_admin

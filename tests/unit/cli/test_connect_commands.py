@@ -117,7 +117,7 @@ def test_a_terminal_gets_a_table(server: StubWorker, monkeypatch: pytest.MonkeyP
     assert "\t" not in "".join(lines)
 
 
-def test_a_terminal_is_told_that_there_is_nothing(
+def test_a_terminal_shows_that_nothing_was_found(
     server: StubWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
@@ -234,7 +234,7 @@ def test_a_connector_is_described(server: StubWorker) -> None:
     assert (found["name"], found["state"], found["topics"]) == ("beat", "RUNNING", ["heartbeats"])
 
 
-def test_a_trace_is_short_unless_it_is_asked_for(server: StubWorker) -> None:
+def test_a_trace_is_short_unless_requested(server: StubWorker) -> None:
     """The first line and the last cause."""
     path = "GET /connectors/broken"
     server.replay(path, f"{path}/status", f"{path}/offsets", f"{path}/topics")
@@ -316,7 +316,7 @@ def test_what_a_server_says_cannot_steer_a_terminal(
         ("delete m --yes", "DELETE /connectors/m", "deleted"),
     ],
 )
-def test_a_connector_is_told_what_to_do(
+def test_an_action_is_sent_to_the_connector(
     server: StubWorker, line: str, request_: str, words: str
 ) -> None:
     """One request, one line; the same as JSON."""
@@ -329,7 +329,7 @@ def test_a_connector_is_told_what_to_do(
 
 
 @pytest.mark.parametrize("verb", ["pause", "resume", "stop", "restart --include-tasks"])
-def test_all_connectors_are_told(server: StubWorker, verb: str) -> None:
+def test_all_selects_all_connectors(server: StubWorker, verb: str) -> None:
     """One request each."""
     server.on("GET", "/connectors", StubResponse(200, ["b", "a"]))
     action = verb.split(maxsplit=1)[0]
@@ -374,7 +374,7 @@ def test_nothing_is_deleted_unasked(server: StubWorker) -> None:
 
 
 @pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 1), ("", 1)])
-def test_somebody_at_a_terminal_is_asked(
+def test_delete_asks_for_confirmation_on_a_terminal(
     server: StubWorker, monkeypatch: pytest.MonkeyPatch, answer: str, code: int
 ) -> None:
     """With the names and the address in the question."""
@@ -403,7 +403,7 @@ def test_a_differing_connector_is_updated(server: StubWorker, file: Path) -> Non
     assert server.requests(changing=True) == ["PUT /connectors/m/config"]
 
 
-def test_an_equal_connector_is_left_alone(server: StubWorker, file: Path) -> None:
+def test_an_equal_connector_is_not_changed(server: StubWorker, file: Path) -> None:
     """A PUT would restart it."""
     prepared(server, stored=CONFIG)
     assert run("deploy -f", str(file)).stdout == f"m\tunchanged\t-\t-\t{file}\n"
@@ -436,7 +436,7 @@ def test_a_folder_is_deployed_and_one_refusal_does_not_stop_it(
     assert done.exit_code == 1
     found = {one["name"]: one for one in json.loads(done.stdout)}
     assert (found["m"]["result"], found["n"]["result"]) == ("failed", "created")
-    assert "tasks.max" in found["m"]["trouble"]
+    assert "tasks.max" in found["m"]["error"]
     assert "tasks.max" in done.stderr
 
 
@@ -484,7 +484,7 @@ def test_an_old_state_is_not_taken_for_the_new_one(
     assert (done.exit_code, done.stdout.split("\t")[1:3]) == (1, ["updated", "FAILED"])
 
 
-def test_one_without_tasks_is_told(
+def test_a_connector_without_tasks_gets_the_request(
     server: StubWorker, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It runs, and copies nothing."""
@@ -543,7 +543,7 @@ def test_undeploy_ends_when_nothing_is_known_any_more(server: StubWorker, file: 
     assert (again.exit_code, again.stdout.split("\t")[1]) == (0, "not there")
 
 
-def test_a_status_that_stays_is_told(
+def test_a_status_that_stays_is_reported(
     server: StubWorker, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The worker that should remove it may be dead; nothing is created over it."""
@@ -586,7 +586,7 @@ def test_redeploy_deletes_nothing_that_it_could_not_create(server: StubWorker, f
 
 
 @pytest.mark.parametrize("line", ["deploy -f", "undeploy -f", "redeploy -f", "deploy --dry-run -f"])
-def test_wrong_files_are_told_before_anything_is_done(
+def test_wrong_files_are_reported_before_anything_is_done(
     server: StubWorker, tmp_path: Path, line: str
 ) -> None:
     """All of them, with exit code 2."""

@@ -66,7 +66,7 @@ def test_a_terminal_gets_a_table_or_good_news() -> None:
     assert "The ledger is empty" in screen.getvalue()
 
 
-def test_a_cluster_out_of_reach_is_one_sentence(file: Path) -> None:
+def test_a_cluster_out_of_reach_is_one_error_message(file: Path) -> None:
     """Exit code 1, no traceback."""
     result = CliRunner().invoke(app, [str(file)])
     assert result.exit_code == 1
@@ -88,7 +88,7 @@ def test_an_unknown_flow_is_named(file: Path, options: tuple[str, ...], part: st
     assert part in " ".join(result.stderr.split())
 
 
-def test_a_missing_file_is_one_sentence(tmp_path: Path) -> None:
+def test_a_missing_file_is_one_error_message(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, [str(tmp_path / "none.properties")])
     assert result.exit_code == 1
     assert "There is no file" in result.stderr

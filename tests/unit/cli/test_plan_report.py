@@ -69,7 +69,7 @@ def test_on_a_terminal_what_is_taken_away_stands_apart_in_red() -> None:
     assert "\x1b[31mdelete" in to_remove
 
 
-def test_a_misfit_tells_what_was_planned_and_what_would_be_now() -> None:
+def test_a_mismatch_shows_the_planned_and_the_current_action() -> None:
     grow = GrowTopic("o", "a.o", 1, 4)
     assert mismatch_line(FLOW, ChangedAction(grow, None)) == (
         "a->b: grow topic a.o on b: from 1 to 4 partitions; no longer needed"

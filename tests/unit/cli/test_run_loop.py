@@ -101,14 +101,14 @@ def test_a_signal_ends_the_loop_in_order(runtime: FakeRuntime) -> None:
     assert runtime.lines == ["summary"]
 
 
-def test_positions_that_were_not_written_are_told(runtime: FakeRuntime) -> None:
+def test_positions_that_were_not_written_are_reported(runtime: FakeRuntime) -> None:
     runtime.is_clean = False
     assert runtime.run(reloads=False) == OK
     assert runtime.calls == ["start", "stop"]
     assert runtime.lines == [UNCLEAN, "summary"]
 
 
-def test_an_ending_is_told_with_its_exit_code(runtime: FakeRuntime) -> None:
+def test_an_ending_is_reported_with_its_exit_code(runtime: FakeRuntime) -> None:
     assert runtime.run(Ending(FATAL, "Spark is gone")) == FATAL
     assert runtime.calls == ["start", "poll True", "stop"]
     assert runtime.lines == ["sparkmirror: Spark is gone", "summary"]

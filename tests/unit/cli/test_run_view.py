@@ -93,7 +93,7 @@ def test_a_bounded_run_has_a_bar_with_what_is_done() -> None:
     assert "150/200" in drawn(console)
 
 
-def test_troubles_stand_below_the_table() -> None:
+def test_problems_are_shown_below_the_table() -> None:
     """With the flow they belong to; beyond a screenful only their number."""
     console = terminal()
     many = tuple(f"trouble {number}" for number in range(10))
@@ -134,7 +134,7 @@ def test_a_log_gets_a_line_when_something_changed_only(caplog: pytest.LogCapture
     ]
 
 
-def test_a_trouble_is_logged_once_while_only_its_figures_change(
+def test_a_problem_is_logged_once_while_only_its_figures_change(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Partitions are distinguished; a comparison's progress is in the status."""
@@ -165,7 +165,7 @@ def test_a_refused_file_stays_in_view() -> None:
     assert "the previous configuration stays in use" in drawn(console)
 
 
-def test_a_flow_that_comes_back_is_told_about_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_flow_that_returns_is_reported_again(caplog: pytest.LogCaptureFixture) -> None:
     """A log has its state although it is the one that it had before it left."""
     view = LineView(terminal())
     with caplog.at_level(logging.INFO, "sparkmirror.run"):

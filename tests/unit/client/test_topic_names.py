@@ -36,14 +36,14 @@ def separated(separator: str) -> DefaultReplicationPolicy:
     return policy
 
 
-def test_heartbeat_topics_are_told_by_their_origin() -> None:
+def test_heartbeat_topics_are_recognised_by_their_origin() -> None:
     """`heartbeats` under any number of aliases; nothing that only looks like it."""
     heartbeats = {"heartbeats", "source1.heartbeats", "source2.source1.heartbeats"}
     others = {"heartbeats!", "!heartbeats", "source1heartbeats", "source1-heartbeats", "topic"}
     assert heartbeat_topics(DEFAULT, heartbeats | others) == heartbeats
 
 
-def test_checkpoint_topics_are_told_by_their_end() -> None:
+def test_checkpoint_topics_are_recognised_by_their_suffix() -> None:
     """An alias must stand before `.checkpoints.internal`."""
     checkpoints = {"source1.checkpoints.internal", "a.b.checkpoints.internal"}
     others = {
@@ -223,7 +223,7 @@ def test_the_source_of_a_topic_under_identity() -> None:
     assert [policy.topic_source(t) for t in topics] == ["primary", "primary", "backup", None]
 
 
-def test_a_policy_of_the_users_own_is_asked() -> None:
+def test_a_custom_policy_is_called() -> None:
     """Nothing here depends on the format of a name."""
 
     class Behind(BaseReplicationPolicy):

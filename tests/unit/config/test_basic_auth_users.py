@@ -42,7 +42,7 @@ def test_users_and_passwords_are_read_as_java_reads_them(jaas: Path) -> None:
     assert "s3cret" not in repr(users)
 
 
-def test_an_empty_file_lets_nobody_in(jaas: Path) -> None:
+def test_an_empty_users_file_is_an_error(jaas: Path) -> None:
     """Java lets everybody in, which nobody who asks for passwords means."""
     (jaas.parent / "users.properties").write_text("# later\n")
     with pytest.raises(ConfigError, match="names no user"):
@@ -60,7 +60,9 @@ def test_an_empty_file_lets_nobody_in(jaas: Path) -> None:
         ("\xff", "is not a JAAS file"),
     ],
 )
-def test_a_login_file_that_does_not_fit_is_told(tmp_path: Path, text: str, sentence: str) -> None:
+def test_a_login_file_that_does_not_fit_is_reported(
+    tmp_path: Path, text: str, sentence: str
+) -> None:
     """With its name."""
     file = tmp_path / "jaas.conf"
     file.write_bytes(text.encode("latin-1"))
@@ -78,7 +80,7 @@ def test_files_that_are_not_there_are_named(jaas: Path) -> None:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
 @given(st.binary(max_size=200))
-def test_any_bytes_are_users_or_a_sentence(jaas: Path, data: bytes) -> None:
+def test_any_bytes_are_users_or_an_error(jaas: Path, data: bytes) -> None:
     """Nothing else comes out."""
     (jaas.parent / "users.properties").write_bytes(data)
     with contextlib.suppress(ConfigError):

@@ -73,7 +73,7 @@ def test_the_same_file_with_other_comments_and_order_changes_nothing() -> None:
     assert changes.untouched == 2
 
 
-def test_pairs_come_and_go() -> None:
+def test_flows_are_added_and_removed() -> None:
     """The others are left alone."""
     changes = between(BASE, (*BASE[:-1], "a->c.enabled=true"))
     assert (changes.started, changes.stopped) == ((Flow("a", "c"),), (CB,))
@@ -151,7 +151,7 @@ def test_several_small_changes_are_one_restart_each() -> None:
     assert restarted(added(*small, "a->b.topics=orders")) == {AB: {FlowPart.ALL}}
 
 
-def test_a_pair_that_only_beats_is_not_touched_by_keys_of_copying() -> None:
+def test_a_flow_with_heartbeats_only_ignores_changes_of_copy_keys() -> None:
     """`topics` is nothing to it, the heartbeats' interval is."""
     beating = tuple(line for line in BASE if "heartbeats" not in line)
     changes = between(beating, (*beating, "topics=orders"))
@@ -167,7 +167,7 @@ def test_the_line_that_gave_a_replication_factor_does_not_matter() -> None:
     assert between((*BASE, general), (*BASE, general, special)).is_empty
 
 
-def test_a_class_of_the_users_is_made_anew_when_any_option_of_its_flow_changes() -> None:
+def test_a_custom_class_is_instantiated_again_when_an_option_of_its_flow_changes() -> None:
     """It may read whatever it likes; built-in classes read none."""
     own = "a->b.own.filter.option=1"
     assert added(own).is_empty
@@ -220,7 +220,7 @@ def test_how_a_security_key_is_spelled_does_not_matter() -> None:
     assert between((*BASE, *one), (*BASE, *other)).is_empty
 
 
-def test_keys_of_spark_and_metrics_are_told_apart_from_flows() -> None:
+def test_keys_of_spark_and_metrics_are_distinguished_from_flows() -> None:
     """No flow is restarted for them."""
     changes = added("spark.executor.memory=2g", "metrics.port=9404")
     assert changes.spark_keys == ("spark.executor.memory",)
@@ -248,7 +248,7 @@ def test_the_line_for_the_log_says_everything_in_one_sentence() -> None:
     )
 
 
-def test_a_file_that_changed_nothing_says_so() -> None:
+def test_a_file_that_changed_nothing_reports_it() -> None:
     """Comments only, or a SIGHUP for nothing."""
     assert (
         describe_changes("f", between(BASE, BASE))

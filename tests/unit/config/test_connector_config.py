@@ -127,7 +127,7 @@ def test_booleans_and_numbers_are_texts_by_now() -> None:
     assert settings.source.replication_factor.value == 1
 
 
-def test_the_target_is_called_target_where_nothing_is_said() -> None:
+def test_the_target_alias_is_target_by_default() -> None:
     """MM2's default."""
     assert read(without=("target.cluster.alias",)).settings.flow == Flow("a", "target")
 
@@ -407,7 +407,7 @@ def test_the_workers_own_lines_need_no_declaration(tmp_path: Path) -> None:
     assert read(worker=worker).settings.producer.bootstrap_servers == ("b2:9092",)
 
 
-def test_a_profile_says_what_the_connector_does_not() -> None:
+def test_a_profile_explains_what_the_connector_does_not() -> None:
     """Its values are below every line, of the connector and of the worker."""
     settings = read({"profile": "event-hubs", "sync.topic.configs.enabled": "true"}).settings
     assert settings.produce.max_request_bytes == 1_000_000

@@ -139,7 +139,7 @@ def test_a_client_knows_the_key_that_gave_its_addresses() -> None:
     assert producer.servers_key == "producer.override.bootstrap.servers"
 
 
-def test_a_definition_says_what_has_no_effect_here() -> None:
+def test_a_definition_explains_what_has_no_effect_here() -> None:
     """Whoever looks at the form should know."""
     one = entry(check(), "errors.tolerance").definition
     assert one is not None

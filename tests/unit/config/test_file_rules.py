@@ -122,7 +122,7 @@ def test_repeated_keys_name_both_lines() -> None:
     ]
 
 
-def test_a_line_that_loses_against_a_cluster_is_told_so() -> None:
+def test_a_line_overridden_by_a_cluster_is_reported() -> None:
     """`A->B.consumer.x` looks stronger than `A.consumer.x`, but is not."""
     (found,) = remarks(
         "primary->backup.consumer.fetch.min.bytes=1", "primary.consumer.fetch.min.bytes=2"
@@ -137,7 +137,7 @@ def test_a_line_that_loses_against_a_cluster_is_told_so() -> None:
     )
 
 
-def test_a_clusters_storage_line_that_loses_is_told_so() -> None:
+def test_an_overridden_storage_line_of_a_cluster_is_reported() -> None:
     """For the storage keys the whole file's line is the stronger one."""
     (found,) = remarks("backup.offset.storage.partitions=1", "offset.storage.partitions=2")
     assert found[0] == "warning"

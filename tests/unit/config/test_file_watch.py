@@ -80,7 +80,9 @@ def test_a_file_that_stays_away_is_missed_once(file: Path) -> None:
     assert looks(watch) == [NOTHING, (file,), NOTHING]
 
 
-def test_a_file_that_never_rests_holds_nobody_up_for_long(file: Path, tmp_path: Path) -> None:
+def test_a_file_that_keeps_changing_delays_a_reload_for_a_limited_time(
+    file: Path, tmp_path: Path
+) -> None:
     """A change of another one is told some seconds later."""
     other = tmp_path / "log"
     other.write_text("0")
@@ -93,7 +95,7 @@ def test_a_file_that_never_rests_holds_nobody_up_for_long(file: Path, tmp_path: 
     assert file in told
 
 
-def test_files_that_change_together_are_told_together(file: Path, tmp_path: Path) -> None:
+def test_files_that_change_together_are_reported_together(file: Path, tmp_path: Path) -> None:
     """One store after the other, with a look in between."""
     other = tmp_path / "store"
     other.write_text("1")

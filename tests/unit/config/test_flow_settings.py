@@ -101,7 +101,7 @@ def test_connectors_keep_their_names() -> None:
     assert found.checkpoint.name == "MirrorCheckpointConnector"
 
 
-def test_a_pair_that_is_not_enabled_only_emits_heartbeats() -> None:
+def test_a_flow_that_is_not_enabled_only_emits_heartbeats() -> None:
     """Its settings are there all the same."""
     found = settings(flow=Flow(FLOW.target, FLOW.source))
     assert not found.enabled
@@ -340,7 +340,7 @@ def test_the_security_protocol_is_checked_first() -> None:
         ("a->b.source.cluster.alias=x", "contradicts the flow a->b"),
     ],
 )
-def test_a_wrong_value_is_one_sentence_with_key_and_line(line: str, part: str) -> None:
+def test_a_wrong_value_is_one_error_message_with_key_and_line(line: str, part: str) -> None:
     """Type, range, choice, regex: each names the key as written."""
     (sentence,) = errors(line)
     assert sentence.startswith(f"line 5: {line.partition('=')[0]}")
@@ -354,7 +354,7 @@ def test_a_missing_bootstrap_line_is_named() -> None:
         config.flow_settings(FLOW)
 
 
-def test_all_errors_are_told_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     """One exception carries every sentence."""
     with pytest.raises(ConfigError) as error:
         settings("tasks.max=x", "a->b.topics=[", "b.producer.acks=0")
@@ -540,7 +540,7 @@ def test_effective_values_remember_their_lines() -> None:
     assert [str(origin) for origin in topics.overrode] == ["line 5 'topics'"]
 
 
-def test_acls_are_synced_as_mm2_does_unless_more_is_asked_for() -> None:
+def test_acls_are_synced_as_mm2_does_unless_more_is_requested() -> None:
     """What goes beyond MM2 is remembered on the target."""
     source = settings().source
     assert (source.acls_scope, source.acl_removals, source.records_created_acls) == (

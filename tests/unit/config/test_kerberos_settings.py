@@ -110,7 +110,9 @@ def test_a_keytab_at_home_needs_no_name(file: Path, monkeypatch: pytest.MonkeyPa
         ("useTicketCache=true serviceName=other", "a.sasl.kerberos.service.name differs from"),
     ],
 )
-def test_what_does_not_go_together_is_one_sentence(file: Path, options: str, part: str) -> None:
+def test_what_does_not_go_together_is_one_error_message(
+    file: Path, options: str, part: str
+) -> None:
     """Before anything connects; it names the option, and most of them Java refuses, too."""
     other = file.parent / "other"
     other.write_text("no keytab")

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from sparkmirror.config.keys.client_keys import IGNORED_CLIENT_KEYS
 from sparkmirror.config.keys.config_def import ConfigKey, ParsedValue, field_of
 from sparkmirror.config.keys.secret_keys import is_secret
 from sparkmirror.config.keys.security_keys import KAFKA_SECURITY_KEYS, STRIMZI_OAUTH_KEYS
@@ -18,7 +19,6 @@ from sparkmirror.config.keys.table import (
     CLIENT,
     CONNECTOR,
     GLOBAL_CONNECTOR_NAMES,
-    IGNORED_CLIENT_KEYS,
     SECURITY,
     WORKER,
     all_keys,
@@ -86,7 +86,7 @@ def test_a_key_has_a_doc_sentence_and_a_valid_default(key: ConfigKey) -> None:
 
 
 @pytest.mark.parametrize("name", MM2)
-def test_a_default_is_mm2s_or_says_what_mm2s_is(name: str) -> None:
+def test_a_default_is_mm2s_or_explains_what_mm2s_is(name: str) -> None:
     """No default differs in silence."""
     key = (CONNECTOR | WORKER)[name]
     assert MM2[name] == (key.default if key.mm2_default is None else key.mm2_default)
@@ -186,7 +186,7 @@ def test_secrets_are_known_by_the_type_of_their_key(name: str, secret: bool) -> 
         ("delegation.token.max.lifetime.ms", False),
     ],
 )
-def test_a_key_that_nobody_knows_is_taken_for_what_it_sounds_like(name: str, secret: bool) -> None:
+def test_an_unknown_key_is_secret_if_its_name_suggests_it(name: str, secret: bool) -> None:
     """Misspelt, or of somebody's plugin."""
     assert secret == is_secret(name)
 

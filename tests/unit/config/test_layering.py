@@ -121,7 +121,7 @@ def test_cluster_lines_get_the_prefix_of_their_side() -> None:
     assert "forwarding.admin.class" not in found
 
 
-def test_a_connector_is_named_after_its_class_and_pair() -> None:
+def test_a_connector_is_named_after_its_class_and_flow() -> None:
     """The four derived keys appear unless a line sets them; enabled is false by default."""
     found = texts(connector_config(raw(), FLOW, "MirrorHeartbeatConnector"))
     assert found == {
@@ -147,7 +147,7 @@ def test_the_flows_line_beats_the_files_and_remembers_it() -> None:
     assert str(value.origin) == "line 2 'a->b.topics'"
 
 
-def test_an_enabled_line_of_the_whole_file_enables_every_pair() -> None:
+def test_an_enabled_line_of_the_whole_file_enables_every_flow() -> None:
     """MM2 injects false only where no line says otherwise."""
     assert connector_config(raw("enabled=true"), FLOW)["enabled"].text == "true"
     assert connector_config(raw("enabled=true", "a->b.enabled=false"), FLOW)["enabled"].text == (
@@ -155,7 +155,7 @@ def test_an_enabled_line_of_the_whole_file_enables_every_pair() -> None:
     )
 
 
-def test_variables_are_left_alone() -> None:
+def test_variables_are_not_changed() -> None:
     """Connector configurations keep references as they are written."""
     config = connector_config(raw("a.bootstrap.servers=${file:/x:y}", "topics=${env:T}"), FLOW)
     assert config["source.cluster.bootstrap.servers"].text == "${file:/x:y}"

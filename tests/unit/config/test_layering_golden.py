@@ -52,7 +52,7 @@ def test_layers_equal_java_mm2s(flow: Flow, part: str) -> None:
     assert expected == {key: value.text for key, value in layers(flow, part).items()}
 
 
-def test_pairs_equal_java_mm2s() -> None:
+def test_flows_equal_java_mm2s() -> None:
     """The pairs that get a worker."""
     pairs = [str(flow) for flow in MirrorConfig.load(FILE).flows()]
     assert sorted(GOLDEN["pairs"]) == sorted(pairs)

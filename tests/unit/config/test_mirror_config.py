@@ -28,12 +28,12 @@ def flows(*lines: str, targets: tuple[str, ...] = ()) -> list[str]:
     return [str(flow) for flow in config(*lines).flows(targets)]
 
 
-def test_every_pair_gets_a_worker_for_its_heartbeats() -> None:
+def test_every_flow_gets_a_worker_for_its_heartbeats() -> None:
     """Three clusters make six pairs although none is enabled."""
     assert len(flows("clusters=a,b,c")) == 6
 
 
-def test_without_heartbeats_only_enabled_pairs_are_left() -> None:
+def test_without_heartbeats_only_enabled_flows_are_left() -> None:
     """Globally off, three flows enabled."""
     lines = ("clusters=a,b,c", "emit.heartbeats.enabled=false")
     enabled = ("a->b.enabled=true", "b->c.enabled=TRUE", "c->a.enabled=True")
@@ -42,7 +42,7 @@ def test_without_heartbeats_only_enabled_pairs_are_left() -> None:
         flows(*lines)
 
 
-def test_heartbeats_are_switched_off_for_single_pairs() -> None:
+def test_heartbeats_are_switched_off_for_single_flows() -> None:
     """The flow's line beats the file's, in both directions."""
     off = ("a->b.emit.heartbeats.enabled=false", "a->c.emit.heartbeats.enabled=false")
     assert flows("clusters=a,b,c", *off) == ["b->a", "b->c", "c->a", "c->b"]
@@ -66,7 +66,7 @@ def test_a_wrong_port_for_figures_is_refused() -> None:
         _ = wrong.metrics
 
 
-def test_the_rest_api_is_served_at_home_unless_the_file_says_otherwise() -> None:
+def test_the_rest_api_is_served_on_loopback_by_default() -> None:
     """A port that nobody asked for may be another one; no address, no API."""
     by_default = config("clusters=a,b").rest
     assert by_default is not None
@@ -106,14 +106,14 @@ def test_enabled_is_compared_before_anything_is_trimmed() -> None:
     assert any("space after true" in str(n) for n in config(*lines).all_notices())
 
 
-def test_pairs_are_read_after_references_are_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flows_are_read_after_references_are_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
     """The text of `enabled` may come from the environment."""
     monkeypatch.setenv("REPLICATE", "true")
     lines = ("clusters=a,b", "emit.heartbeats.enabled=false", "a->b.enabled=${env:REPLICATE}")
     assert flows(*lines) == ["a->b"]
 
 
-def test_targets_narrow_the_pairs() -> None:
+def test_targets_narrow_the_flows() -> None:
     """Only the target counts; an unknown name and an empty rest are errors."""
     lines = ("clusters=a,b,c", "a->b.enabled=true")
     assert flows(*lines, targets=("b",)) == ["a->b", "c->b"]

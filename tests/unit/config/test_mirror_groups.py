@@ -55,7 +55,7 @@ def test_a_session_shorter_than_its_heartbeats_is_refused() -> None:
 
 
 @pytest.mark.parametrize("line", ["b.group.id=g", "b.session.timeout.ms=6000"])
-def test_a_pair_with_another_place_is_begun_anew(line: str) -> None:
+def test_flows_restart_when_the_group_of_their_target_changes(line: str) -> None:
     """And only those into that target."""
     changes = compare_runs(parse_run(config()), parse_run(config(line)))
     assert {str(one.flow) for one in changes.changed} == {"a->b", "c->b"}

@@ -277,7 +277,7 @@ def test_numbers_and_the_grant_of_strimzis_names_count(place: str) -> None:
         pytest.param((), "endpoint.url is missing: set it to the URL", id="nothing"),
     ],
 )
-def test_what_is_wrong_is_one_sentence(lines: tuple[str, ...], part: str) -> None:
+def test_what_is_wrong_is_one_error_message(lines: tuple[str, ...], part: str) -> None:
     """It names the key."""
     assert part in wrong(*lines)
 

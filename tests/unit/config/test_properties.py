@@ -104,7 +104,7 @@ def test_a_secret_that_became_part_of_another_value_is_refused(key: str, secret:
         assert error.value.where == "line 2"
 
 
-def test_other_texts_of_several_lines_are_left_alone() -> None:
+def test_other_texts_of_several_lines_are_not_changed() -> None:
     """A secret of its own, options of a JVM, and files whose keys nobody knows."""
     jaas = 'a.sasl.jaas.config=x.Module required \\\n username="u" \\\n password="p";\n'
     options = "spark.driver.extraJavaOptions=-Da=b \\\n  -Djavax.net.ssl.trustStorePassword=p\n"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import pytest
 
+from sparkmirror.config.connector_validation import validate_connector
 from sparkmirror.config.keys.connector_classes import CONNECTOR_CLASS_KEYS
 from sparkmirror.config.keys.rest_keys import HTTPS_KEYS
 from sparkmirror.config.keys.security_keys import ALL_SECURITY_KEYS
@@ -16,7 +17,7 @@ from sparkmirror.config.keys.table import CLIENT
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.security import security_settings
 from sparkmirror.config.worker_config import WorkerConfig
-from sparkmirror.connect import plugins
+from sparkmirror.connect.config_cache import without_providers
 
 WORKER_TEXT = (
     "bootstrap.servers=b:9092\ngroup.id=g\nconfig.storage.topic=c\noffset.storage.topic=o\n"
@@ -86,7 +87,7 @@ def provided(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 def answer(config: dict[str, str | None]) -> str:
     """All that a client of the REST API sees which is not the same for everybody."""
-    found = plugins.validate("MirrorSourceConnector", config, WORKER)
+    found = validate_connector(without_providers(config), WORKER)
     return str([one.value for one in found.configs]).lower()
 
 

@@ -144,7 +144,7 @@ def test_one_key_with_the_prefix_hides_all_without(stores: list[str]) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_told_once(
+def test_what_is_wrong_is_reported_once(
     lines: list[str], sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And nothing is served."""
@@ -162,7 +162,7 @@ def test_what_is_wrong_is_told_once(
 
 
 @pytest.mark.parametrize("read", [of_worker, of_mirror])
-def test_logins_come_from_the_file_that_java_people_name(
+def test_basic_auth_users_come_from_the_jaas_file(
     read: type, jaas: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In KAFKA_OPTS, or in the file itself, which wins; nobody is asked unless the file says so."""

@@ -240,7 +240,7 @@ def test_certificates_may_stand_in_the_file(identity: dict[str, str]) -> None:
         ("engine.factory.class=com.acme.Engine", "names com.acme.Engine, a Java class"),
     ],
 )
-def test_a_wrong_tls_line_is_one_sentence(
+def test_a_wrong_tls_line_is_one_error_message(
     line: str, part: str, identity: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It names the line and the key, whichever of the flow's clients found it."""
@@ -351,7 +351,7 @@ def test_stores_and_passwords_must_fit(extra: str, part: str, identity: dict[str
         ((), "a.sasl.mechanism is GSSAPI by default, which needs another package"),
     ],
 )
-def test_a_wrong_login_is_one_sentence(
+def test_a_wrong_login_is_one_error_message(
     lines: tuple[str, ...], part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It never repeats what stands on the line."""
@@ -534,7 +534,7 @@ def test_further_token_settings_are_read() -> None:
     assert sasl.oauth.urlencodes_header
 
 
-def test_keys_without_use_are_told() -> None:
+def test_keys_without_use_are_reported() -> None:
     """Whoever wrote them thinks that the connection is safe."""
     (first, second) = said(
         NoticeLevel.WARNING, "a.ssl.truststore.location=/x", "a.sasl.mechanism=PLAIN"
@@ -596,7 +596,7 @@ def test_a_password_may_look_like_a_reference() -> None:
     ],
     ids=["password", "mechanism", "unknown"],
 )
-def test_what_is_wrong_already_is_said_once(line: str) -> None:
+def test_what_is_wrong_already_is_reported_once(line: str) -> None:
     """What its default would lead to is not meant."""
     (sentence,) = said(NoticeLevel.ERROR, *WITH_PLAIN, line)
     assert sentence.startswith(f"line 8: {line.partition('=')[0]}")
@@ -618,7 +618,7 @@ def test_a_store_that_is_missing_stops_the_flow() -> None:
         ("localhost:9092,10.0.0.1:9092", "SASL_PLAINTEXT", True),
     ],
 )
-def test_a_password_that_others_can_read_is_told(
+def test_a_password_that_others_can_read_is_reported(
     servers: str, protocol: str, *, is_readable: bool
 ) -> None:
     """Not one that stays on this machine."""
@@ -641,7 +641,7 @@ def test_a_password_that_others_can_read_is_told(
         ("http://127.0.0.1:8080/token", False),
     ],
 )
-def test_a_token_endpoint_that_others_can_read_is_told(url: str, *, is_readable: bool) -> None:
+def test_a_token_endpoint_that_others_can_read_is_reported(url: str, *, is_readable: bool) -> None:
     """In every place where it may stand."""
     login = f'a.sasl.jaas.config={OAUTH} required clientId="x" clientSecret="{HUSH}"'
     common = ("a.security.protocol=SASL_SSL", "a.sasl.mechanism=OAUTHBEARER")
@@ -682,7 +682,7 @@ def test_without_a_line_the_login_file_of_java_counts(
         (None, "cannot be read"),
     ],
 )
-def test_a_login_file_of_java_that_does_not_help_is_told(
+def test_a_login_file_of_java_that_does_not_help_is_reported(
     content: str | None, part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One sentence, which names the file and nothing that stands in it."""

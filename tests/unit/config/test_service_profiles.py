@@ -54,7 +54,7 @@ def sides() -> list[tuple[ServiceProfile, ProfileSetting]]:
     return [(p, one) for p in PROFILES.values() for one in (*p.target, *p.source)]
 
 
-def test_a_profile_gives_what_nobody_wrote() -> None:
+def test_a_profile_sets_keys_that_are_not_in_the_file() -> None:
     """On both sides, in each place where a line could stand."""
     found = settings(HUBS, "a->b.source.profile=confluent-cloud")
     assert found.produce.max_request_bytes == 1_000_000
@@ -145,7 +145,7 @@ def test_a_profile_must_be_named_in_the_file_itself(monkeypatch: pytest.MonkeyPa
     assert "must be a literal name" in error
 
 
-def test_check_says_what_a_profile_gave_and_why() -> None:
+def test_check_explains_what_a_profile_gave_and_why() -> None:
     """As text and as JSON; a line over it says so."""
     report = check_mirror_config(
         config(HUBS, "b.producer.compression.type=gzip"), [], connect=False

@@ -95,7 +95,7 @@ def test_a_file_that_is_not_there_yet_is_noted(tmp_path: Path) -> None:
     assert problems
 
 
-def test_nobody_notes_unless_somebody_asks(tmp_path: Path) -> None:
+def test_reads_are_recorded_only_within_record_file_reads(tmp_path: Path) -> None:
     """What is read before and after belongs to nobody."""
     file = tmp_path / "mm2.properties"
     file.write_text("clusters = a, b\n")

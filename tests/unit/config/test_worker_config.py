@@ -86,7 +86,7 @@ def test_an_ordinary_file_has_connects_defaults() -> None:
     assert read().notices == []
 
 
-def test_a_file_as_people_have_it_is_read_with_one_remark_a_line() -> None:
+def test_a_common_mm2_file_is_read_with_one_notice_per_line() -> None:
     """Removed keys, converters and an old port: nothing of it is an error."""
     file = read(
         f"key.converter={JSON}",
@@ -158,7 +158,7 @@ def test_a_worker_listens_where_its_file_says(
     ],
     ids=["nothing", "a port", "a host", "Connect's default"],
 )
-def test_whoever_is_reached_by_nobody_is_told(lines: tuple[str, ...], where: str | None) -> None:
+def test_an_unreachable_listener_is_warned_about(lines: tuple[str, ...], where: str | None) -> None:
     """Nothing listens beyond this machine unless asked; a group needs it."""
     notices = map(str, read(*lines, without="listeners").notices)
     told = [one for one in notices if "listeners is not set" in one]
@@ -192,7 +192,7 @@ def test_admin_listeners_may_be_apart_or_nowhere() -> None:
     assert said(NoticeLevel.ERROR, "admin.listeners=nowhere")
 
 
-def test_other_workers_are_told_what_the_file_says() -> None:
+def test_the_advertised_address_is_that_of_the_file() -> None:
     """Quotes that an image left around a host are no part of it."""
     found = settings(
         'rest.advertised.host.name="localhost"',
@@ -422,7 +422,7 @@ def test_no_key_is_both_read_and_ignored() -> None:
     assert {n for n in names if n.startswith(tuple(IGNORED_PREFIXES))} == {"admin.listeners"}
 
 
-def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_reported(tmp_path: Path) -> None:
     """As of any other file."""
     with pytest.raises(ConfigError, match="There is no file"):
         WorkerConfig.load(tmp_path / "none.properties")

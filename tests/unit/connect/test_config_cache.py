@@ -99,7 +99,7 @@ def differing(before: dict[str, object], after: dict[str, object]) -> list[str]:
     return [name for name, one in before.items() if one != after[name]]
 
 
-def test_a_connector_begins_anew_when_its_file_changed(
+def test_a_connector_restarts_when_its_file_changed(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The others continue with what they have."""
@@ -252,7 +252,7 @@ def test_a_wrong_config_is_refused(bench: Bench, changes: dict[str, str], status
     assert refused.value.status == status
 
 
-def test_a_config_that_cannot_be_run_has_no_spec_and_says_why(
+def test_a_config_that_cannot_be_run_has_no_spec_and_explains_why(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A connector of an older version, or one that a Java worker has let in."""
@@ -265,7 +265,7 @@ def test_a_config_that_cannot_be_run_has_no_spec_and_says_why(
         assert found.spec is None
         assert word in found.failure.partition("\n")[0]
         assert "Traceback" in found.failure
-        assert caplog.text.count(f"Connector {name} cannot be run: ") == 1
+        assert caplog.text.count(f"Connector {name} cannot run: ") == 1
     assert bench.readings.has_source
     spec = bench.readings.get("plain").spec
     assert spec is not None

@@ -12,7 +12,7 @@ from sparkmirror.config.worker_config import WorkerConfig
 from sparkmirror.connect.config_cache import ConnectorConfigCache
 from sparkmirror.connect.log_levels import LogLevels
 from sparkmirror.connect.reconciler import Reconciler
-from sparkmirror.connectors.targets import Desired, Restart
+from sparkmirror.connectors.desired_state import DesiredState, Restart
 from sparkmirror.formats.connect_config_records import LoggerLevel, RestartRequest, TargetState
 from sparkmirror.state.connect_configs import ClusterConfigState, ConfigEvent
 
@@ -82,32 +82,32 @@ def test_targets_are_those_that_are_assigned_and_known(bench: Bench) -> None:
     bench.configs.target_states |= {"x": TargetState.PAUSED, "y": TargetState.STOPPED}
     bench.reconciler.assign(("x", "y", "gone"))
     wanted = bench.reconciler.poll()
-    assert {name: one.desired for name, one in wanted.targets.items()} == {
-        "x": Desired.PAUSED,
-        "y": Desired.STOPPED,
+    assert {name: one.desired for name, one in wanted.connectors.items()} == {
+        "x": DesiredState.PAUSED,
+        "y": DesiredState.STOPPED,
     }
     bench.configs.target_states.clear()
-    assert bench.reconciler.poll().targets["x"].desired is Desired.RUNNING
+    assert bench.reconciler.poll().connectors["x"].desired is DesiredState.RUNNING
 
 
 def test_a_worker_without_a_place_runs_nothing(bench: Bench) -> None:
     """Whether or not the group has revoked anything yet."""
     bench.is_member = False
-    assert bench.reconciler.poll().targets == {}
+    assert bench.reconciler.poll().connectors == {}
     bench.is_member = True
     bench.reconciler.revoke(("x",))
     assert not bench.reconciler.owns("x")
-    assert [*bench.reconciler.poll().targets] == ["y"]
+    assert [*bench.reconciler.poll().connectors] == ["y"]
 
 
 def test_a_config_that_cannot_be_run_is_a_target_with_a_failure(bench: Bench) -> None:
     """The same config gives an equal spec, another one does not."""
-    before = bench.reconciler.poll().targets["x"].spec
-    assert bench.reconciler.poll().targets["x"].spec == before
+    before = bench.reconciler.poll().connectors["x"].spec
+    assert bench.reconciler.poll().connectors["x"].spec == before
     bench.configs.configs["x"] = heartbeat("x", emit_heartbeats_interval_seconds="7")
-    assert bench.reconciler.poll().targets["x"].spec != before
+    assert bench.reconciler.poll().connectors["x"].spec != before
     bench.configs.configs["x"] = heartbeat("x", emit_heartbeats_interval_seconds="often")
-    target = bench.reconciler.poll().targets["x"]
+    target = bench.reconciler.poll().connectors["x"]
     assert target.spec is None
     assert "emit.heartbeats.interval.seconds" in target.failure
 

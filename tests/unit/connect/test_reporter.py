@@ -12,7 +12,7 @@ import pytest
 from sparkmirror.connect.config_cache import ParsedConfig
 from sparkmirror.connect.reporter import Reporter
 from sparkmirror.connectors.connector_states import ConnectorState, ReportedState
-from sparkmirror.connectors.targets import Desired, InstanceView
+from sparkmirror.connectors.desired_state import DesiredState, InstanceView
 from sparkmirror.errors import ClusterError
 from sparkmirror.formats.connect_config_records import TargetState
 from sparkmirror.formats.connect_status_records import (
@@ -35,7 +35,7 @@ def view(name: str, state: RunState, tasks: int = 1) -> InstanceView:
     return InstanceView(
         name=name,
         kind=None,
-        desired=Desired.RUNNING,
+        desired=DesiredState.RUNNING,
         state=ConnectorState(ReportedState(state), parts),
         snapshot=FlowStatus(name).snapshot(),
     )
@@ -148,7 +148,7 @@ def test_states_are_written_and_tasks_published(bench: Bench) -> None:
     assert bench.statuses.connectors["x"].warning == "its file is gone"
 
 
-def test_statuses_are_written_at_once_if_that_is_asked_for(
+def test_statuses_are_written_at_once_on_request(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A failure is left to the next report."""

@@ -50,7 +50,7 @@ def tell(
     return status_updates("c", now, before, ME, renews_warnings=renews)
 
 
-def test_what_is_known_is_not_told_again() -> None:
+def test_unchanged_status_is_not_reported_again() -> None:
     """Neither in a later generation of the group."""
     before = known(ConnectorStatus("c", RUNNING), TaskStatus("c", 0, RUNNING))
     assert tell(running(""), before) == []
@@ -58,7 +58,7 @@ def test_what_is_known_is_not_told_again() -> None:
     assert status_updates("c", running(""), before, later, renews_warnings=True) == []
 
 
-def test_all_that_differs_is_told() -> None:
+def test_all_that_differs_is_reported() -> None:
     """State, place, and a task that is no more."""
     other = Status(RunState.RUNNING, "other:8083", 3, version="4.3.1")
     before = known(
@@ -108,7 +108,7 @@ def test_only_own_connectors_are_given_up() -> None:
     ]
 
 
-def test_a_topic_is_told_once() -> None:
+def test_a_topic_is_reported_once() -> None:
     """By the first task that has used it."""
     parts = {number: ReportedState(RunState.RUNNING, topics=("t", "u")) for number in range(2)}
     now = ConnectorState(ReportedState(RunState.RUNNING), parts)

@@ -18,7 +18,7 @@ from sparkmirror.connect.config_cache import ParsedConfig
 from sparkmirror.connect.forwarding import ForwardedRequest, ForwardedResponse
 from sparkmirror.connect.task_publisher import TaskPublisher, task_configs
 from sparkmirror.connectors.connector_states import ConnectorState, ReportedState
-from sparkmirror.connectors.targets import ConnectorSpec, Desired, InstanceView
+from sparkmirror.connectors.desired_state import ConnectorSpec, DesiredState, InstanceView
 from sparkmirror.errors import UnreachableError
 from sparkmirror.formats.connect_config_records import SessionKey, TargetState
 from sparkmirror.formats.connect_fields import Config
@@ -63,7 +63,7 @@ class Bench:
         self.view = InstanceView(
             name=NAME,
             kind=connector.kind,
-            desired=Desired.RUNNING,
+            desired=DesiredState.RUNNING,
             state=ConnectorState(
                 ReportedState(RunState.RUNNING), {0: ReportedState(RunState.RUNNING)}
             ),

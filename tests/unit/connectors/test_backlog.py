@@ -56,7 +56,7 @@ def test_without_a_reset_it_waits() -> None:
     assert [tps for reason, tps in found.waiting.items() if "auto.offset.reset" in reason] == [[TP]]
 
 
-def test_a_group_says_where_new_partitions_begin() -> None:
+def test_a_group_shows_where_new_partitions_begin() -> None:
     """A stored position has precedence."""
     assert starts(in_group=55).positions == {TP: 55}
     assert starts(in_group=55, stored=STORED).positions == {TP: 42}

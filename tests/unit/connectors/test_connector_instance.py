@@ -13,8 +13,8 @@ from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.connectors import connector_instance as instance_module
 from sparkmirror.connectors.connector_instance import ConnectorInstance, SparkProvider
+from sparkmirror.connectors.desired_state import ConnectorSpec
 from sparkmirror.connectors.heartbeat_connector import HeartbeatState, HeartbeatStatus
-from sparkmirror.connectors.targets import ConnectorSpec
 from sparkmirror.errors import ConfigError, UnreachableError
 from sparkmirror.formats.connect_status_records import RunState
 from sparkmirror.model import Flow

@@ -62,7 +62,7 @@ def test_a_task_without_a_spark_slot_is_unassigned() -> None:
     assert not made.snapshot().problems
 
 
-def test_trouble_that_may_go_away_is_a_warning() -> None:
+def test_a_temporary_problem_is_a_warning() -> None:
     """A cluster out of reach does not fail a connector."""
     found = source_state(flow(FlowState.RETRYING, "a does not answer"), ())
     assert found == ConnectorState(ReportedState(RunState.RUNNING, warning="a does not answer"))
@@ -135,7 +135,7 @@ def test_a_connector_that_does_nothing_has_no_task() -> None:
     assert found == ConnectorState(ReportedState(RunState.RUNNING))
 
 
-def test_paused_parts_have_no_troubles_and_keep_their_partitions() -> None:
+def test_paused_parts_have_no_problems_and_keep_their_partitions() -> None:
     """What was wrong is looked at again when they continue."""
     paused = source_state(flow(note="x"), (WELL, STUCK)).with_state(RunState.PAUSED)
     assert paused.connector == ReportedState(RunState.PAUSED)

@@ -142,7 +142,7 @@ def test_a_group_that_moves_while_it_is_parked_is_not_parked() -> None:
         parked(seen)
 
 
-def test_a_group_is_moved_back_only_if_asked_to() -> None:
+def test_a_group_is_moved_back_only_on_request() -> None:
     """Records would be processed again."""
     seen = rounds([EXACT])
     seen.target_groups.offsets = {THERE: CommittedOffset(8)}

@@ -94,7 +94,7 @@ def ensure_in_threads(
     return statuses
 
 
-def test_connectors_of_a_pair_share_one_attempt_and_one_warning(
+def test_connectors_of_a_flow_share_one_attempt_and_one_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Each of them shows the problem in its own status."""

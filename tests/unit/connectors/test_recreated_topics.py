@@ -34,7 +34,7 @@ def test_the_same_topics_are_no_news(known: dict[TopicPartition, StoredPosition]
     assert find_recreated(MIRRORED, known, IncidentPolicies(source_recreated="restart")) == []
 
 
-def test_another_target_is_told_with_its_policy() -> None:
+def test_another_target_is_reported_with_its_policy() -> None:
     """The incident has the next offset."""
     (found,) = find_recreated(
         MIRRORED, stored("source-now", "old"), IncidentPolicies(target_recreated="stop")

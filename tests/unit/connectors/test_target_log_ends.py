@@ -103,7 +103,7 @@ class Log(TargetLogEnds):
         ),
     ],
 )
-def test_a_log_that_holds_its_last_record_is_left_alone(
+def test_a_log_with_its_last_record_is_not_truncated(
     batches: list[Batch], last: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever came behind it."""
@@ -157,7 +157,7 @@ def test_an_old_broker_cannot_tell_whose_transaction_is_open(
 
 
 @pytest.mark.parametrize("last", [4, 8])
-def test_a_strangers_open_transaction_keeps_nobody_waiting(
+def test_an_open_transaction_of_another_producer_blocks_nothing(
     monkeypatch: pytest.MonkeyPatch, last: int
 ) -> None:
     """It will end some time. A last record behind its start cannot be read until then."""
@@ -175,7 +175,7 @@ def test_a_doubt_that_cannot_be_answered_is_none(
     assert log.end_check(4, monkeypatch) == ({}, {}, unknown, set())
 
 
-def test_a_loss_that_may_not_be_read_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loss_that_may_not_be_read_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """Going on at a guess would lose records."""
     found = Log([(COMMITTED, 5)], code=29).end_check(20, monkeypatch)
     assert found == ({}, {}, set(), {TP})

@@ -125,7 +125,7 @@ def test_the_copy_goes_back_to_what_the_target_has(monkeypatch: pytest.MonkeyPat
     assert len(points.asked) == 1  # once is enough
 
 
-def test_a_map_with_a_hole_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_map_with_a_hole_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Writing records twice is better than losing them."""
     points = Points(monkeypatch)
     points.place = Translation(20, Fit.NEAR)
@@ -143,7 +143,7 @@ def test_a_cut_that_took_no_record_is_none(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("has_map", [True, False])
-def test_a_partition_waits_until_somebody_decides(
+def test_a_partition_waits_for_manual_action(
     monkeypatch: pytest.MonkeyPatch, has_map: bool
 ) -> None:
     """By policy, or because the position is unknown."""
@@ -173,7 +173,7 @@ def test_a_transaction_that_never_ends_is_named(monkeypatch: pytest.MonkeyPatch)
     assert not points.is_waiting
 
 
-def test_a_partition_that_nobody_leads_is_looked_at_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partition_without_a_leader_is_checked_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its task detects what it can."""
     points = Points(monkeypatch)
     points.tails = LogEndCheck({}, {}, {TARGET}, set())

@@ -100,7 +100,7 @@ def test_a_failed_try_is_repeated(ivy: PlayedIvy) -> None:
     assert ivy.starts == 3
 
 
-def test_three_failures_are_one_sentence(ivy: PlayedIvy, tmp_path: Path) -> None:
+def test_three_failures_are_one_error_message(ivy: PlayedIvy, tmp_path: Path) -> None:
     """Ivy's reason is quoted, the partial download is removed, and the next call tries again."""
     ivy.play(failures=3)
     with pytest.raises(
@@ -114,7 +114,7 @@ def test_three_failures_are_one_sentence(ivy: PlayedIvy, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("damage", ["removed", "shortened"])
-def test_damaged_set_is_fetched_anew(ivy: PlayedIvy, damage: str) -> None:
+def test_corrupt_set_is_fetched_again(ivy: PlayedIvy, damage: str) -> None:
     """A missing or truncated jar is detected."""
     jar = kafka_classpath("4.3.1")[0]
     if damage == "removed":

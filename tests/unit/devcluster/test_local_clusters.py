@@ -75,7 +75,7 @@ def test_down_leaves_a_reused_pid_alone(tmp_path: Path, sleeper: ProcessIdentity
     assert sleeper.alive
 
 
-def test_a_process_that_does_not_answer_is_told_apart(
+def test_a_process_that_does_not_answer_is_distinguished(
     tmp_path: Path, sleeper: ProcessIdentity
 ) -> None:
     state(tmp_path, sleeper)
@@ -200,7 +200,7 @@ def test_brokers_with_zookeeper_have_no_controller_of_their_own(tmp_path: Path) 
     assert not {"process.roles", "node.id", "controller.quorum.voters"} & settings.keys()
 
 
-def test_further_listeners_speak_what_they_are_told_to(tmp_path: Path) -> None:
+def test_further_listeners_use_their_configured_protocol(tmp_path: Path) -> None:
     """Each listens on its own port and advertises it, or a proxy's port."""
     text = server_properties(
         node_id=1,

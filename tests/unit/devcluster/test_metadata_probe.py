@@ -58,7 +58,7 @@ def test_brokers_and_controller_are_read() -> None:
         )
 
 
-def test_missing_controller_is_told() -> None:
+def test_missing_controller_is_reported() -> None:
     """A broker that has not found its controller answers -1."""
     with server(metadata([], controller=-1)) as port:
         assert BrokerMetadata(frozenset(), has_controller=False) == fetch_broker_metadata(

@@ -33,7 +33,7 @@ def test_the_broker_can_listen_on_a_held_port(port: ReservedPort) -> None:
         accepted.close()
 
 
-def test_nobody_else_is_given_a_held_port(port: ReservedPort) -> None:
+def test_a_reserved_port_is_given_to_no_other_program(port: ReservedPort) -> None:
     """Free ports are never the reserved one, however many are requested."""
     others = [ReservedPort() for _ in range(200)]
     for other in others:

@@ -212,7 +212,7 @@ def test_bytes_that_are_no_text_are_read_as_java_reads_them() -> None:
     assert ConnectorConfig("half \ud800", None).key() == b"connector-half ?"
 
 
-def test_whether_it_was_json_is_said() -> None:
+def test_whether_it_was_json_is_reported() -> None:
     """Java does not count records that are not JSON."""
     assert read_config_record(b"connector-c", b"{") == UnreadableRecord(
         "the record with key 'connector-c' is not JSON: Expecting property name enclosed in "

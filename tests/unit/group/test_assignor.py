@@ -258,7 +258,7 @@ def test_what_two_members_run_is_taken_from_both() -> None:
     group.check()
 
 
-def test_what_is_configured_no_more_is_revoked_even_while_somebody_is_missing() -> None:
+def test_a_removed_connector_is_revoked_while_a_member_is_missing() -> None:
     """A deleted connector must not run for five more minutes."""
     group, names = three_workers()
     group.remove(names[0])
@@ -305,7 +305,7 @@ processes = st.lists(st.sampled_from("pqr"), min_size=1, max_size=6)
 
 
 @given(processes, processes, st.integers(0, 5))
-def test_pairs_of_one_group_run_each_where_they_are_at_home(
+def test_flows_of_one_group_run_where_they_are_configured(
     first: list[str], more: list[str], lost: int
 ) -> None:
     """Aliases of one cluster: each flow runs once, on a member that has it."""
@@ -333,7 +333,7 @@ def test_pairs_of_one_group_run_each_where_they_are_at_home(
     }
 
 
-def test_what_waits_for_a_lost_process_does_not_keep_another_pair() -> None:
+def test_flows_that_wait_for_a_lost_process_do_not_delay_others() -> None:
     """The delay applies to the lost flow; a new flow starts at once."""
     group = Group()
     for url, piece in (("one", "p"), ("two", "p"), ("three", "q")):

@@ -112,6 +112,6 @@ def test_who_has_joined_waits_for_others_as_long_as_they_need(
     assert session.is_alive
 
 
-def test_the_clock_goes_on() -> None:
+def test_the_clock_continues() -> None:
     first = steady_clock()
     assert 0 <= steady_clock() - first < 5

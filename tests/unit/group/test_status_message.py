@@ -10,7 +10,7 @@ import pytest
 from sparkmirror.group.status_message import StatusMessage
 
 
-def test_only_the_first_of_equal_troubles_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_only_the_first_of_equal_problems_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """Another problem is logged again, and so is the recovery; details are always current."""
     caplog.set_level(logging.INFO, logger="sparkmirror.group.status_message")
     trouble = StatusMessage("g/member")

@@ -112,7 +112,7 @@ class ServiceWithoutAcls(ClusterClient):
         raise UnsupportedVersionError(f"{request} to {node_id}", api_key=29)
 
 
-def test_a_service_that_knows_no_acls_is_told_by_its_code() -> None:
+def test_a_service_that_knows_no_acls_is_reported_by_its_code() -> None:
     """Whoever asks can tell it from a trouble."""
     connection = ConnectionSettings("a", ("a:1",), "x")
     with pytest.raises(BrokerError) as refusal:
@@ -120,7 +120,7 @@ def test_a_service_that_knows_no_acls_is_told_by_its_code() -> None:
     assert refusal.value.code == UNSUPPORTED_VERSION
 
 
-def test_a_refusal_is_said_in_the_same_words_every_time() -> None:
+def test_a_refusal_is_reported_in_the_same_words_every_time() -> None:
     """A broker names the request, its connection and its session; a log must say it once."""
     connection = ConnectionSettings("a", ("127.0.0.1:9",), "test")
     first, second = (

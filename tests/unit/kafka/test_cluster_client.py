@@ -50,7 +50,7 @@ def far(connect_timeout_seconds: float) -> ConnectionSettings:
     )
 
 
-def test_a_cluster_out_of_reach_is_asked_for_as_long_as_connecting_may_take() -> None:
+def test_an_unreachable_cluster_is_retried_until_the_connect_timeout() -> None:
     """Then it is an error."""
     began = time.monotonic()
     with pytest.raises(UnreachableError, match="'far'"):
@@ -58,7 +58,7 @@ def test_a_cluster_out_of_reach_is_asked_for_as_long_as_connecting_may_take() ->
     assert time.monotonic() - began > 0.6 - 2 * PAUSE_SECONDS
 
 
-def test_whoever_stops_does_not_wait_for_a_cluster_out_of_reach() -> None:
+def test_stopping_does_not_wait_for_an_unreachable_cluster() -> None:
     """Though connecting may take an hour."""
     stop = threading.Event()
     threading.Timer(0.3, stop.set).start()
@@ -198,7 +198,7 @@ def test_a_refused_login_names_the_clusters_alias() -> None:
         assert peer.seen.count(AUTHENTICATE) == 1
 
 
-def test_a_silent_listener_is_told_from_a_closed_port() -> None:
+def test_a_silent_listener_is_distinguished_from_a_closed_port() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         servers = (f"127.0.0.1:{listener.getsockname()[1]}",)
         client = ClusterClient(ConnectionSettings("a", servers, "t", connect_timeout_seconds=0.3))

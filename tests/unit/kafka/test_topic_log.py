@@ -57,7 +57,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scripted]:
         line._socket.close()
 
 
-def test_leaders_are_asked_for_once(scripted: Scripted) -> None:
+def test_leaders_are_requested_once(scripted: Scripted) -> None:
     for _ in range(3):
         scripted.writer.append({0: BATCH, 1: BATCH})
     assert scripted.ends() == [3, 3]

@@ -77,14 +77,14 @@ def test_a_scrape_has_every_figure(settings: MetricsSettings) -> None:
 
 
 @pytest.mark.usefixtures("server")
-def test_every_scrape_asks_anew(status: FlowStatus, settings: MetricsSettings) -> None:
+def test_every_scrape_takes_a_new_snapshot(status: FlowStatus, settings: MetricsSettings) -> None:
     scrape(settings.host, settings.port)
     status.add_incidents([Incident(IncidentKind.GAP, "t", 0, 50, 59, 10, "again", 2, "continue")])
     assert scrape(settings.host, settings.port)[GAPS] == 2
 
 
 @pytest.mark.usefixtures("server")
-def test_a_port_in_use_is_a_sentence(settings: MetricsSettings) -> None:
+def test_a_port_in_use_is_an_error_message(settings: MetricsSettings) -> None:
     """The error names the key."""
     with pytest.raises(SetupError, match=r"metrics\.port"):
         MetricsServer(settings, list, ReloadMetrics())

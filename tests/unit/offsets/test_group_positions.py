@@ -53,7 +53,7 @@ def test_every_translation_has_a_state(
     assert bool(one.reason) is not is_exact
 
 
-def test_behind_the_log_start_is_told_apart_from_older_than_the_copy() -> None:
+def test_behind_the_log_start_is_distinguished_from_older_than_the_copy() -> None:
     """The source has deleted records of the group."""
     assert (
         found(5, Translation(0, Fit.BEFORE), log_start=6).state

@@ -213,7 +213,7 @@ def test_a_transaction_marker_per_commit_takes_three_bytes() -> None:
     assert len(bench.log[0]) == 26 + 3 * RUNS_PER_CHUNK
 
 
-def test_before_the_map_is_said() -> None:
+def test_an_offset_before_the_map_is_translated_as_before() -> None:
     """Copying started in the middle of the topic."""
     bench = Bench(1000, 0, stored=(1000, 0))
     bench.copy(10, 0, 0)
@@ -232,7 +232,7 @@ def test_nothing_mirrored_is_no_answer() -> None:
     assert bench.to_source(0) is None
 
 
-def test_a_topic_made_anew_on_the_target_has_a_map_of_its_own() -> None:
+def test_a_recreated_target_topic_gets_a_new_map() -> None:
     """Its first offset is lower than in the earlier chunks."""
     bench = Bench()
     bench.copy(100, 0, 0)
@@ -246,7 +246,7 @@ def test_a_topic_made_anew_on_the_target_has_a_map_of_its_own() -> None:
     assert bench.to_target(99) == Translation(0, Fit.BEFORE)
 
 
-def test_a_remote_topic_made_anew_that_somebody_else_wrote_to_first() -> None:
+def test_a_recreated_remote_topic_with_records_of_another_producer() -> None:
     """The old map seems to fit below the new one: never a position after the true one."""
     bench = Bench()
     bench.copy(1_000, 0, 0)
@@ -339,7 +339,7 @@ def test_a_chunk_is_read_as_it_was_written() -> None:
 @pytest.mark.parametrize(
     "value", ["", "0001", "0000" + "00" * 24 + "01", "0000" + "00" * 24 + "80", "0000" + "00" * 9]
 )
-def test_a_damaged_chunk_is_refused(value: str) -> None:
+def test_a_corrupt_chunk_is_refused(value: str) -> None:
     with pytest.raises(WireError):
         MapChunk.from_value(0, bytes.fromhex(value))
 

@@ -72,7 +72,7 @@ def test_a_class_that_is_not_listed_is_not_even_imported(item: str) -> None:
     assert "acme" not in sys.modules
 
 
-def test_a_java_class_is_told_apart() -> None:
+def test_a_java_class_is_distinguished() -> None:
     """Users of MM2 should not search for it on the Python path."""
     said = refusal("com.example.Policy", ClassAllowlist())
     assert "Java classes cannot be loaded" in said
@@ -112,6 +112,6 @@ def test_a_package_may_show_what_it_holds_further_in() -> None:
         ("Mine", "is not a dotted path"),
     ],
 )
-def test_whatever_goes_wrong_is_a_sentence(name: str, part: str) -> None:
+def test_whatever_goes_wrong_is_an_error_message(name: str, part: str) -> None:
     """With the key, the class and the reason, also without an allowlist."""
     assert part in refusal(name, None)

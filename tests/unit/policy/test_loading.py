@@ -101,7 +101,7 @@ def test_a_dotted_path_loads_a_class_of_the_users(plugin: str) -> None:
         ("sparkmirror.policy.replication.Missing", "cannot be loaded"),
     ],
 )
-def test_a_class_that_cannot_be_loaded_says_what_to_write(name: str, part: str) -> None:
+def test_a_class_that_cannot_be_loaded_explains_what_to_write(name: str, part: str) -> None:
     """Every error names the key and a remedy."""
     with pytest.raises(ConfigError) as error:
         load_policy(replace(settings(), replication_policy_class=name), FLOW)

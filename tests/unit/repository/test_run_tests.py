@@ -80,7 +80,7 @@ def test_a_part_without_tests_has_no_results(tool: ModuleType, tmp_path: Path) -
     assert tool.read_results(tmp_path / "lint.xml") == (0, 0, ())
 
 
-def test_a_failed_run_says_how_to_repeat_a_test_and_where_the_logs_are(tool: ModuleType) -> None:
+def test_a_failed_run_shows_how_to_repeat_a_test_and_where_the_logs_are(tool: ModuleType) -> None:
     """The last lines name the failed tests; a part without a failed test is named, too."""
     failure = tool.Failure("tests/unit/test_a.py::test_b", "AssertionError: no")
     parts = [

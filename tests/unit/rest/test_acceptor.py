@@ -168,7 +168,7 @@ def ask(port: int, request: str) -> str:
         return opened.recv(100).decode()
 
 
-def test_500_idle_connections_keep_nobody_out(
+def test_500_idle_connections_do_not_block_others(
     served: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The oldest ones make room, on both ports, and the log has one line about it."""
@@ -186,7 +186,9 @@ def test_500_idle_connections_keep_nobody_out(
 
 
 @pytest.mark.parametrize("sent", [NOTHING, b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-"])
-def test_nobody_loiters(served: Any, sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_clients_are_disconnected(
+    served: Any, sent: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A silent connection ends, also one that sends a header byte by byte."""
     monkeypatch.setattr(acceptor, "_CHECK_SECONDS", 0.05)
     plain, secure = served(ConnectionLimits(idle_seconds=0.3))
@@ -216,7 +218,9 @@ def test_a_body_that_does_not_end_ends(served: Any, monkeypatch: pytest.MonkeyPa
         assert stranger.recv(100) == NOTHING
 
 
-def test_invented_signatures_keep_nobody_out(served: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_invented_signatures_do_not_block_other_requests(
+    served: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     """Neither people with a password nor workers, while strangers announce bodies and wait."""
     limits = ConnectionLimits(connections=20, idle_seconds=ENDLESS_SECONDS)
     plain, _ = served(limits, auth=BasicAuth({"ann": Secret("s3cret")}))
@@ -290,7 +294,7 @@ def test_slow_answers_are_waited_for(served: Any, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("secure", [False, True])
-def test_whoever_reads_slowly_is_not_idle(
+def test_a_client_that_reads_slowly_is_not_idle(
     served: Any, monkeypatch: pytest.MonkeyPatch, *, secure: bool
 ) -> None:
     """A large answer comes whole, though it takes longer than a connection may be idle."""
@@ -313,7 +317,7 @@ def test_whoever_reads_slowly_is_not_idle(
     assert size > Wordy.SIZE
 
 
-def test_a_full_house_of_busy_people_takes_nobody(served: Any) -> None:
+def test_a_new_connection_is_rejected_when_all_are_busy(served: Any) -> None:
     """None of them is shown out; afterwards there is room again."""
     worker = Held()
     plain, _ = served(ConnectionLimits(connections=2, idle_seconds=ENDLESS_SECONDS), worker)

@@ -76,7 +76,7 @@ def test_anything_else_does_not(client: ServedRest, headers: dict[str, str]) -> 
     assert {name.lower() for name in answer.headers} == known
 
 
-def test_every_path_asks() -> None:
+def test_every_path_requires_authentication() -> None:
     """Those of the documentation, and those that do not exist; whatever the method."""
     worker = MemoryWorker()
     paths = {
@@ -130,7 +130,7 @@ def test_what_cannot_be_a_signature_is_none(
     assert (answer.status, answer.headers["Connection"]) == (401, "close")
 
 
-def test_nobody_reads_the_body_of_a_stranger(client: ServedRest) -> None:
+def test_the_body_of_an_unauthenticated_request_is_not_read(client: ServedRest) -> None:
     """The connection ends with the answer."""
     answer = client.request("POST", "/connectors", {"name": "a", "config": {}})
     assert (answer.status, answer.headers["Connection"]) == (401, "close")
@@ -158,7 +158,9 @@ def test_the_log_names_who_has_connected(caplog: pytest.LogCaptureFixture) -> No
     assert "10.1.2.3" not in caplog.text
 
 
-def test_a_minute_later_the_number_of_attempts_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_minute_later_the_number_of_attempts_is_reported(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """Nothing is silent for ever."""
     times = iter((0.0, 10.0, 59.0, 61.0, 62.0))
     attempts = ThrottledLog(logging.getLogger("test"), 60, lambda: next(times))

@@ -34,7 +34,7 @@ CHANGES = [
 ]
 
 
-def test_this_machine_is_asked_by_its_names(client: ServedRest) -> None:
+def test_loopback_names_are_accepted_as_host(client: ServedRest) -> None:
     """With any port: somebody may have redirected it."""
     for host in OURS:
         assert client.get("/connectors", headers={"Host": host}).status == 200, host
@@ -65,7 +65,7 @@ def test_names_of_the_file_are_ours() -> None:
         assert client.get("/", headers={"Host": "evil.test"}).status == 403
 
 
-def test_addresses_that_others_reach_have_names_that_nobody_could_list() -> None:
+def test_non_loopback_listeners_accept_any_host_name() -> None:
     """Also where one of this machine has the same port."""
     rest = RestSettings((RestListener("http", "127.0.0.1", 1), RestListener("http", "10.0.0.1", 1)))
     own = AllowedHosts.from_settings(rest, [("127.0.0.1", 1), ("10.0.0.1", 1), ("::", 2)])
@@ -107,7 +107,7 @@ def test_a_page_of_a_listed_origin_may_change_things() -> None:
             assert client.request("PUT", "/connectors/beat/pause", headers=asked).status == status
 
 
-def test_another_worker_is_asked_by_its_advertised_name() -> None:
+def test_another_worker_is_queried_by_its_advertised_name() -> None:
     """What a listed page asks for is handed on without its origin, which is none of the other's."""
 
     class Follower(MemoryWorker):

@@ -102,7 +102,7 @@ def test_a_leader_that_is_gone_is_an_error_of_the_server(served: Any) -> None:
     assert answer.json()["message"].startswith("IO Error trying to forward REST request: ")
 
 
-def test_nobody_waits_for_a_suspended_leader_that_leads_no_more(
+def test_a_request_to_a_suspended_former_leader_ends_early(
     served: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The system takes its connections, and nobody answers them."""
@@ -121,7 +121,7 @@ def test_nobody_waits_for_a_suspended_leader_that_leads_no_more(
 
 
 @pytest.mark.parametrize(("method", "is_done"), [("PUT", False), ("GET", True)])
-def test_nothing_is_changed_for_somebody_who_has_hung_up(method: str, is_done: bool) -> None:
+def test_a_request_of_a_disconnected_client_changes_nothing(method: str, is_done: bool) -> None:
     """A worker that was suspended finds requests of people who have asked elsewhere since."""
     calls: list[object] = []
 
@@ -151,7 +151,7 @@ def test_nothing_is_changed_for_somebody_who_has_hung_up(method: str, is_done: b
     assert bool(calls) == is_done
 
 
-def test_the_query_says_how_far_a_request_has_come() -> None:
+def test_the_query_shows_how_far_a_request_has_come() -> None:
     """Other parameters stay."""
     assert forwarded_query("") == "forward=true"
     assert forwarded_query("forward=true") == "forward=false"

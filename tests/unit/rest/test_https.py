@@ -144,7 +144,7 @@ def test_requests_are_forwarded_over_https(authority: Authority) -> None:
         assert "certificate" in text.lower()
 
 
-def test_the_terminal_client_speaks_to_such_a_worker(
+def test_the_command_line_client_works_with_https(
     authority: Authority, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With its own authority in SSL_CERT_FILE, a name and a password."""
@@ -165,7 +165,7 @@ def test_the_terminal_client_speaks_to_such_a_worker(
         assert HttpClient(WorkerEndpoint(url)).request("GET", "/").status == 401
 
 
-def test_https_without_a_certificate_is_refused_with_a_sentence() -> None:
+def test_https_without_a_certificate_is_rejected_with_an_error() -> None:
     """Before anything is bound."""
     rest = RestSettings((HTTPS,))
     with pytest.raises(ConfigError, match=r"listeners\.https\.ssl\.keystore"):
@@ -204,7 +204,7 @@ def shown(port: int) -> bytes:
     return ssl.PEM_cert_to_DER_cert(ssl.get_server_certificate(("127.0.0.1", port), timeout=60))
 
 
-def test_a_new_certificate_is_shown_to_whoever_comes_next(authority: Authority) -> None:
+def test_new_connections_get_a_renewed_certificate(authority: Authority) -> None:
     """One that cannot be used leaves the old one; a connection that stands continues."""
     rest = RestSettings((HTTPS,), admin_listeners=(HTTPS,), tls=authority.tls())
     other = Authority("another")

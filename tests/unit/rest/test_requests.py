@@ -11,8 +11,9 @@ from urllib.parse import quote
 
 import pytest
 
-from sparkmirror.connect.api import ConnectorInfo, RunState
+from sparkmirror.connect.api import ConnectorInfo
 from sparkmirror.connect.signatures import sign
+from sparkmirror.formats.connect_status_records import RunState
 from sparkmirror.rest.app import AppOptions
 from sparkmirror.rest.cors import CorsPolicy
 from sparkmirror.rest.dispatch import RequestLimits
@@ -93,7 +94,7 @@ def test_a_hidden_password_that_returns_is_kept(
 
 
 @pytest.mark.parametrize("key", ["target.cluster.sasl.jaas.config", "transforms.x.secret"])
-def test_a_hidden_password_of_nobody_is_refused(key: str, client: ServedRest) -> None:
+def test_a_hidden_password_without_a_stored_value_is_rejected(key: str, client: ServedRest) -> None:
     """Nothing is stored that it could stand for."""
     hidden = {**CONFIG, key: "[hidden]"}
     answer = put(client, "beat", hidden)
@@ -164,7 +165,9 @@ def test_a_body_of_very_many_items_is_refused_unread(client: ServedRest, many: b
         ("application/json;q=0", 406),
     ],
 )
-def test_who_reads_no_json_is_told(client: ServedRest, accept: str, status: int) -> None:
+def test_a_client_that_does_not_accept_json_gets_406(
+    client: ServedRest, accept: str, status: int
+) -> None:
     """Whatever else is accepted."""
     assert client.get("/connectors", headers={"Accept": accept}).status == status
 
@@ -284,9 +287,7 @@ def test_topics_can_be_kept_private(worker: MemoryWorker) -> None:
     )
 
 
-def test_workers_must_sign_what_they_ask_of_each_other(
-    client: ServedRest, worker: MemoryWorker
-) -> None:
+def test_requests_between_workers_must_be_signed(client: ServedRest, worker: MemoryWorker) -> None:
     """Over the body's bytes, with the key of their group."""
     put(client, "beat", CONFIG)
     signed = sign(b'[{"a": "b"}]', KEY, "HmacSHA256")

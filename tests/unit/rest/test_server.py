@@ -91,7 +91,7 @@ def test_a_stopped_server_leaves_nothing_behind() -> None:
     eventually(lambda: not set(threading.enumerate()) - before, 60, "its threads have ended")
 
 
-def test_a_port_in_use_is_told_before_anything_starts() -> None:
+def test_a_port_in_use_is_reported_before_anything_starts() -> None:
     """With the listener and a remedy; ports bound before it are free again."""
     with socket.create_server(("127.0.0.1", 0)) as taken, held_port() as number:
         used = taken.getsockname()[1]

@@ -194,7 +194,7 @@ def test_a_rebalance_is_waited_for(server: StubWorker, worker: ConnectClient) ->
     assert len(server.asked) == 5
 
 
-def test_a_rebalance_without_an_end_is_told(server: StubWorker, worker: ConnectClient) -> None:
+def test_a_rebalance_without_an_end_is_reported(server: StubWorker, worker: ConnectClient) -> None:
     """After some patience."""
     server.on("PUT", "/connectors/m/pause", BUSY)
     with pytest.raises(WorkerError, match=r"connector 'm': the workers .* are still rebalancing"):
@@ -212,7 +212,7 @@ def test_a_failure_while_changing_is_not_repeated(
     assert len(server.asked) == 1
 
 
-def test_who_must_say_who_he_is(server: StubWorker, worker: ConnectClient) -> None:
+def test_users_must_authenticate(server: StubWorker, worker: ConnectClient) -> None:
     """The sentence says how."""
     server.on("GET", "/connectors", StubResponse(401, b"Unauthorized"))
     with pytest.raises(WorkerError, match="set --user NAME, and the password in SPARKMIRROR_PASS"):

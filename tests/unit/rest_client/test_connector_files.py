@@ -101,7 +101,7 @@ def test_a_folder_gives_its_json_files_in_order(tmp_path: Path) -> None:
     assert [one.name for one in load_connector_files([tmp_path])] == ["a", "b"]
 
 
-def test_everything_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
+def test_everything_that_is_wrong_is_reported_at_once(tmp_path: Path) -> None:
     """So that nobody mends one file at a time."""
     (tmp_path / "empty").mkdir()
     (tmp_path / "latin.json").write_bytes(b'{"name": "\xfc"}')

@@ -22,7 +22,7 @@ def test_what_is_missing_is_created() -> None:
     assert decide_change(wanted(), None) == DeployDecision(DeployChange.CREATED)
 
 
-def test_what_is_equal_is_left_alone() -> None:
+def test_what_is_equal_is_not_changed() -> None:
     """Whatever the order of its keys."""
     assert decide_change(wanted(), dict(reversed(CONFIG.items()))) == DeployDecision(
         DeployChange.UNCHANGED

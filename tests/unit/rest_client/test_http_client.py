@@ -95,7 +95,7 @@ def test_a_name_and_password_go_with_every_request(worker: StubWorker) -> None:
     ]
 
 
-def test_nobody_listens(worker: StubWorker) -> None:
+def test_a_closed_port_is_reported(worker: StubWorker) -> None:
     """A sentence with the address and what to check."""
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
@@ -252,7 +252,7 @@ def test_redirects_in_circles_end(worker: StubWorker) -> None:
         HttpClient(WorkerEndpoint(worker.url)).request("GET", "/x")
 
 
-def test_a_proxy_is_not_asked_for_this_machine(
+def test_no_proxy_is_used_for_this_machine(
     worker: StubWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would look for the worker on its own machine."""
@@ -262,7 +262,7 @@ def test_a_proxy_is_not_asked_for_this_machine(
     assert HttpClient(WorkerEndpoint(worker.url)).request("GET", "/").status == 200
 
 
-def test_a_proxy_is_asked_for_other_machines(
+def test_a_proxy_is_used_for_other_machines(
     worker: StubWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As curl does it."""

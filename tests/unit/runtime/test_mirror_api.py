@@ -16,14 +16,14 @@ from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.connect.api import ApiError, ConnectApi
 from sparkmirror.connectors.connector_states import ConnectorState, ReportedState, source_state
-from sparkmirror.connectors.targets import Desired, InstanceView
+from sparkmirror.connectors.desired_state import DesiredState, InstanceView
 from sparkmirror.errors import UnreachableError
 from sparkmirror.formats.connect_config_records import TargetState
 from sparkmirror.formats.connect_status_records import RunState
 from sparkmirror.model import Flow, TopicPartition
 from sparkmirror.runtime.commands import FlowCommands, TargetStates
 from sparkmirror.runtime.mirror_api import MirrorApi
-from sparkmirror.runtime.mirror_targets import MirrorFlow
+from sparkmirror.runtime.mirror_reconciler import MirrorFlow
 from sparkmirror.runtime.ownership import FlowOwnership, OwnershipStatus
 from sparkmirror.spark.flow_status import FlowState, FlowStatus
 
@@ -87,7 +87,7 @@ class Bench:
         tp = TopicPartition("t", 0)
         self.status.begin_epoch(1, [(tp, 0, None)], {tp: 0})
         self.status.set_state(FlowState.RUNNING)
-        self.desired = dict.fromkeys((SOURCE, CHECKPOINT), Desired.RUNNING)
+        self.desired = dict.fromkeys((SOURCE, CHECKPOINT), DesiredState.RUNNING)
         self.is_active = {SOURCE: True, CHECKPOINT: True}
         self.api: ConnectApi = MirrorApi(
             "mm2.properties",
@@ -138,7 +138,7 @@ def bench() -> Bench:
     return Bench()
 
 
-def test_connectors_are_those_that_the_file_asks_for(bench: Bench) -> None:
+def test_the_connectors_are_those_of_the_file(bench: Bench) -> None:
     """Named after their pair."""
     assert sorted(bench.api.connectors()) == [CHECKPOINT, SOURCE, BEATS]
 
@@ -164,7 +164,7 @@ def test_one_that_runs_here_names_this_process(bench: Bench) -> None:
     assert bench.api.topics("nobody") == []
 
 
-def test_one_that_runs_elsewhere_is_unassigned_and_says_where(bench: Bench) -> None:
+def test_one_that_runs_elsewhere_is_unassigned_and_shows_where(bench: Bench) -> None:
     """It has no tasks here."""
     found = bench.api.status(BEATS)
     assert (found.connector.state, found.tasks) == (RunState.UNASSIGNED, {})
@@ -174,7 +174,7 @@ def test_one_that_runs_elsewhere_is_unassigned_and_says_where(bench: Bench) -> N
 def test_a_connector_rests_when_it_copies_no_more(bench: Bench) -> None:
     """The others of its pair are not asked."""
     bench.orders.target_states = {ConnectorClass.SOURCE: TargetState.STOPPED}
-    bench.desired[SOURCE] = Desired.STOPPED
+    bench.desired[SOURCE] = DesiredState.STOPPED
     assert bench.api.status(SOURCE).connector.state is RunState.RUNNING
     bench.is_active[SOURCE] = False
     assert bench.api.status(SOURCE).connector.state is RunState.STOPPED
@@ -250,7 +250,7 @@ def test_the_files_own_providers_count_in_a_validation(
     assert [error in one for one in found.errors] == ([True] if error else [])
 
 
-def test_nobody_is_not_found(bench: Bench) -> None:
+def test_an_unknown_connector_is_not_found(bench: Bench) -> None:
     """Whatever is asked of it."""
     for call in (bench.api.info, bench.api.status, bench.api.pause, bench.api.delete):
         with pytest.raises(ApiError) as refused:
@@ -258,7 +258,7 @@ def test_nobody_is_not_found(bench: Bench) -> None:
         assert refused.value.status == 404
 
 
-def test_health_is_that_of_the_worst_pair(bench: Bench) -> None:
+def test_health_is_that_of_the_worst_flow(bench: Bench) -> None:
     """A pair that runs elsewhere is well."""
     assert bench.api.health()[0] == 200
     bench.status.set_state(FlowState.STARTING)

@@ -86,7 +86,7 @@ def test_other_keys_wait_for_the_next_start(
     assert (changes.rest_changed, changes.rest_credentials_changed) == (True, False)
 
 
-def test_a_renewal_is_said() -> None:
+def test_a_renewal_is_reported() -> None:
     """It is not nothing, and does not wait for a start."""
     users = {"bob": Secret("s3cret")}
     changes = compare_runs(reading(REST), reading(changed(users=users)))

@@ -62,7 +62,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     return Bench()
 
 
-def test_a_revoked_pair_has_no_owner_before_it_is_released(bench: Bench) -> None:
+def test_a_revoked_flow_has_no_owner_before_it_is_released(bench: Bench) -> None:
     """Or the supervisor would start it again."""
     bench.member.is_member = True
     bench.member.assign(("a->b",))
@@ -79,7 +79,7 @@ def test_a_place_that_may_be_lost_is_not_owned(bench: Bench) -> None:
     assert not bench.ownership.is_owner
 
 
-def test_the_status_says_who_runs_the_pair_or_what_keeps_it(bench: Bench) -> None:
+def test_the_status_names_the_owner_or_the_obstacle(bench: Bench) -> None:
     joining = "joining group a-mm2 on b"
     assert bench.ownership.status() == OwnershipStatus(FlowState.STARTING, joining)
     bench.member.is_member = True

@@ -125,7 +125,7 @@ def test_being_asked_while_the_file_is_gone_is_refused(bench: Bench) -> None:
     assert bench.counts == {"refused": 1, "applied": 1}
 
 
-def test_an_error_that_nobody_foresaw_is_a_refusal(
+def test_an_unexpected_error_becomes_a_rejection(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Flows that run do not end because somebody edited a file."""
@@ -136,7 +136,7 @@ def test_an_error_that_nobody_foresaw_is_a_refusal(
     assert "Traceback" in caplog.text
 
 
-def test_warnings_are_said_once_as_long_as_they_hold(
+def test_warnings_are_reported_once_as_long_as_they_hold(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Also when their line moves."""

@@ -21,13 +21,13 @@ from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.connectors.connector_instance import ConnectorInstance
 from sparkmirror.connectors.connector_states import ConnectorState, ReportedState
-from sparkmirror.connectors.targets import (
+from sparkmirror.connectors.desired_state import (
     ConnectorSpec,
-    Desired,
+    DesiredConnector,
+    DesiredConnectors,
+    DesiredState,
     InstanceView,
     Restart,
-    Target,
-    Wanted,
 )
 from sparkmirror.errors import ConfigError, SetupError, UnreachableError
 from sparkmirror.formats.connect_status_records import RunState
@@ -48,10 +48,10 @@ SETTINGS = MirrorConfig.parse(
     "tasks.max = 3\n"
 ).flow_settings(Flow("a", "b"))
 RUNNING, PAUSED, STOPPED, STANDBY = (
-    Desired.RUNNING,
-    Desired.PAUSED,
-    Desired.STOPPED,
-    Desired.STANDBY,
+    DesiredState.RUNNING,
+    DesiredState.PAUSED,
+    DesiredState.STOPPED,
+    DesiredState.STANDBY,
 )
 
 
@@ -100,7 +100,7 @@ class Bench:
     """A supervisor that is stepped by hand; it is its own source, Spark and builder."""
 
     def __init__(self) -> None:
-        self.targets: dict[str, Target] = {}
+        self.targets: dict[str, DesiredConnector] = {}
         self.restarts: list[Restart] = []
         self.expects_copying = False
         self.made: list[FakeInstance] = []
@@ -123,9 +123,9 @@ class Bench:
     def count_change(self) -> None:
         self.changes += 1
 
-    def poll(self) -> Wanted:
+    def poll(self) -> DesiredConnectors:
         restarts, self.restarts = tuple(self.restarts), []
-        wanted = Wanted({**self.targets}, restarts, self.expects_copying)
+        wanted = DesiredConnectors({**self.targets}, restarts, self.expects_copying)
         self.on_poll()
         return wanted
 
@@ -152,14 +152,14 @@ class Bench:
 
     def want(
         self,
-        desired: Desired,
+        desired: DesiredState,
         identity: object = 1,
         *,
         name: str = NAME,
         kind: ConnectorClass = ConnectorClass.SOURCE,
     ) -> None:
         spec = ConnectorSpec(kind, f"a->b|{name}", identity, SETTINGS)
-        self.targets[name] = Target(desired, spec)
+        self.targets[name] = DesiredConnector(desired, spec)
         self.supervisor.step()
 
     def forget(self, name: str = NAME) -> None:
@@ -216,7 +216,7 @@ def test_a_running_target_is_announced_then_started_once() -> None:
     ],
 )
 def test_a_connector_that_starts_idle_has_no_instance_until_it_runs(
-    desired: Desired, state: RunState, announced: list[str]
+    desired: DesiredState, state: RunState, announced: list[str]
 ) -> None:
     bench = Bench()
     bench.shown = RunState.UNASSIGNED
@@ -233,14 +233,14 @@ def test_a_connector_that_starts_idle_has_no_instance_until_it_runs(
 
 def test_a_target_with_a_failure_is_shown_failed_and_a_better_one_starts() -> None:
     bench = Bench()
-    bench.targets[NAME] = Target(RUNNING, None, "no topics\ntrace")
+    bench.targets[NAME] = DesiredConnector(RUNNING, None, "no topics\ntrace")
     bench.supervisor.step()
     assert bench.view.state.connector == ReportedState(RunState.FAILED, "no topics\ntrace")
     assert bench.view.kind is None
     assert bench.view.snapshot.reason == "no topics"
     bench.want(RUNNING)
     assert bench.calls == [["start"]]
-    bench.targets[NAME] = Target(RUNNING, None, "no topics")
+    bench.targets[NAME] = DesiredConnector(RUNNING, None, "no topics")
     bench.supervisor.step()
     assert bench.made[0].calls == ["start", "stop"]
     bench.end()
@@ -335,7 +335,7 @@ def test_another_identity_replaces_the_instance_after_its_end(bench: Bench) -> N
     assert bench.state is RunState.RUNNING
 
 
-def test_the_counters_go_on_and_the_rest_of_the_status_begins_again(bench: Bench) -> None:
+def test_counters_survive_a_restart_and_the_other_fields_are_reset(bench: Bench) -> None:
     bench.made[0].status.set_problem("x", "bad")
     bench.made[0].status.count_change("created")
     bench.want(RUNNING, 2)
@@ -429,7 +429,7 @@ def test_a_round_that_changes_an_instance_is_reported_and_no_other(bench: Bench)
     bench.supervisor.step()
     assert (len(bench.made), bench.changes) == (2, before + 2)
     bench.supervisor.step()
-    bench.want(Desired.PAUSED)
+    bench.want(DesiredState.PAUSED)
     assert bench.changes == before + 3
 
 
@@ -443,7 +443,7 @@ def test_a_restart_replaces_the_instance_and_tasks_are_shown_restarting(bench: B
     assert bench.calls == [["start", "stop"], ["start"]]
 
 
-def test_only_what_failed_restarts_if_that_is_asked_for(bench: Bench) -> None:
+def test_only_failed_parts_restart_if_requested(bench: Bench) -> None:
     bench.restart(only_failed=True)
     assert bench.calls == [["start"]]
     bench.made[0].task = RunState.FAILED
@@ -484,7 +484,7 @@ def test_restarts_of_unknown_or_leaving_connectors_find_nothing(bench: Bench) ->
     assert not bench.supervisor.restart(Restart(NAME))
 
 
-def test_an_instance_that_ends_by_itself_is_left_alone(bench: Bench) -> None:
+def test_an_instance_that_ends_without_a_request_is_not_replaced(bench: Bench) -> None:
     bench.end()
     assert bench.calls == [["start"]]
     bench.restart()
@@ -598,7 +598,7 @@ def test_the_thread_is_woken_and_survives_a_failing_round(
     bench.supervisor.start()
     eventually(lambda: "odd" in caplog.text, PATIENCE_SECONDS, "the failure is logged")
     spec = ConnectorSpec(ConnectorClass.HEARTBEAT, "a->b", 1, SETTINGS)
-    bench.targets = {NAME: Target(RUNNING, spec)}
+    bench.targets = {NAME: DesiredConnector(RUNNING, spec)}
     bench.supervisor.wake()
     eventually(lambda: bench.calls == [["start"]], PATIENCE_SECONDS, "an instance starts")
     bench.targets[NAME] = replace(bench.targets[NAME], desired=PAUSED)
@@ -654,7 +654,7 @@ def test_instances_never_overlap_while_several_threads_change_the_targets(
     thread = threading.Thread(target=restart, daemon=True)
     thread.start()
     for number in range(60):
-        bench.targets = {NAME: Target(RUNNING, replace(spec, identity=number % 3))}
+        bench.targets = {NAME: DesiredConnector(RUNNING, replace(spec, identity=number % 3))}
         bench.supervisor.wake()
         time.sleep(random.uniform(0, 0.01))
         bench.targets = {}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sparkmirror.config.worker_config import WorkerConfig
-from sparkmirror.connectors.targets import Restart
+from sparkmirror.connectors.desired_state import Restart
 from sparkmirror.runtime.worker import ConnectWorker
 from support.waiting import PATIENCE_SECONDS, eventually
 
@@ -67,7 +67,7 @@ def test_a_restart_on_request_reads_references_again_and_is_reported(
     ]
 
 
-def test_a_worker_without_a_cluster_says_so_and_ends() -> None:
+def test_a_worker_without_a_cluster_reports_it_and_ends() -> None:
     """Its API answers meanwhile."""
     worker = ConnectWorker(UNREACHABLE, "http://127.0.0.1:1/")
     worker.start()

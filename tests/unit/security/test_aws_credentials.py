@@ -112,7 +112,7 @@ def sts(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sts]:
         thread.join()
 
 
-def test_a_role_is_asked_for_once(sts: Sts) -> None:
+def test_a_role_is_requested_once(sts: Sts) -> None:
     """However many connections log in, until its keys are about to expire."""
     source = AwsCredentialSource(replace(ROLE, external_id="ext"))
     found: list[AwsCredentials] = []
@@ -150,7 +150,7 @@ def test_a_role_may_have_keys_of_its_own(sts: Sts) -> None:
     assert sts.asked[0]["RoleSessionName"] == ["mine"]
 
 
-def test_a_role_that_is_denied_is_a_sentence(sts: Sts) -> None:
+def test_a_role_that_is_denied_is_an_error_message(sts: Sts) -> None:
     """The error has AWS's code and is retriable, because policies change."""
     sts.denies = True
     source = AwsCredentialSource(ROLE)
@@ -163,7 +163,7 @@ def test_a_role_that_is_denied_is_a_sentence(sts: Sts) -> None:
     assert source.credentials(REGION).access_key.startswith("ASIA")
 
 
-def test_a_profile_is_read_anew(home: Path) -> None:
+def test_a_profile_is_read_again(home: Path) -> None:
     """Keys that do not expire may be changed in their file at any time."""
     file = home / "credentials"
     source = AwsCredentialSource(replace(ROLE, profile="p"))
@@ -176,7 +176,7 @@ def test_a_profile_is_read_anew(home: Path) -> None:
 
 @pytest.mark.usefixtures("home")
 @pytest.mark.parametrize("own", ["", "region = us-west-2\n"])
-def test_the_role_of_a_profile_is_asked_for_where_the_brokers_are(
+def test_the_role_of_a_profile_is_requested_where_the_brokers_are(
     sts: Sts, home: Path, own: str
 ) -> None:
     """Unless the profile says where; without any region botocore would ask the whole world's."""
@@ -187,7 +187,7 @@ def test_the_role_of_a_profile_is_asked_for_where_the_brokers_are(
     assert sts.regions == ["us-west-2" if own else REGION]
 
 
-def test_a_machine_without_keys_says_so() -> None:
+def test_missing_aws_credentials_are_a_retriable_error() -> None:
     """The error is retriable: the metadata service may be down for a moment."""
     with pytest.raises(AuthenticationError, match="No AWS credentials") as caught:
         AwsCredentialSource(AwsSettings()).credentials(REGION)
@@ -260,7 +260,7 @@ class CountingClock:
         return time.monotonic()
 
 
-def test_an_sts_that_is_silent_is_asked_once_for_all(
+def test_an_sts_that_is_silent_is_queried_once_for_all(
     home: Path, in_a_pod: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also by botocore's own clients; all waiting callers get the same error."""
@@ -298,7 +298,9 @@ def test_an_sts_that_is_silent_is_asked_once_for_all(
     assert calls == 2  # one more try, and not one for each
 
 
-def test_nobody_waits_for_a_program_for_ever(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hanging_program_is_ended_by_a_timeout(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A profile may name one that gives keys, and botocore sets it no limit."""
     monkeypatch.setattr(aws_credentials, "_FETCH_TIMEOUT_SECONDS", 0.2)
     script, ready = home / "slow", home / "ready"
@@ -323,7 +325,7 @@ def test_nobody_waits_for_a_program_for_ever(home: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(("lifetime", "is_there"), [(-1, True), (1, False)])
-def test_what_is_no_error_of_botocores_is_a_sentence_too(
+def test_other_errors_of_botocore_are_error_messages_too(
     lifetime: int, is_there: bool, sts: Sts, home: Path, in_a_pod: Callable[[], None]
 ) -> None:
     """Keys that are over when they come; a token that is not where the environment says."""

@@ -168,7 +168,7 @@ def test_an_address_that_is_not_in_the_certificate() -> None:
     assert "is for another host name" in sentence(error, tls)
 
 
-def test_a_good_certificate_is_no_trouble() -> None:
+def test_a_valid_certificate_causes_no_error() -> None:
     """Or the tests above would say nothing."""
     assert shake_hands(TlsSettings(trusted=BROKER.certificate), of(BROKER)) is None
 
@@ -210,7 +210,7 @@ def test_no_common_suite() -> None:
     assert found.endswith("check a.ssl.keystore.location, and a.ssl.cipher.suites if it is set")
 
 
-def test_somebody_who_does_not_speak_tls() -> None:
+def test_a_peer_without_tls_is_explained() -> None:
     """An answer in plain text."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     tls = TlsSettings(trusted=BROKER.certificate)

@@ -82,7 +82,7 @@ def test_headers_of_a_request() -> None:
     assert b"cookie" not in head
 
 
-def test_an_answer_that_nobody_wants_any_more_is_not_awaited(
+def test_a_response_to_a_closed_request_is_not_awaited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The one who was asked may be suspended."""

@@ -61,7 +61,7 @@ def test_the_flag_may_be_in_any_case() -> None:
         (f"{PLAIN} required; {SECRET}", "after the semicolon"),
     ],
 )
-def test_what_is_wrong_is_said_without_repeating_it(line: str, sentence: str) -> None:
+def test_what_is_wrong_is_reported_without_repeating_it(line: str, sentence: str) -> None:
     """A password may be anywhere in a line that is broken."""
     with pytest.raises(ValueError, match=sentence) as caught:
         parse_jaas(line)

@@ -55,7 +55,7 @@ def test_an_empty_file_has_no_sections() -> None:
         'KafkaConnect { a.B required password="hunter2; };',
     ],
 )
-def test_what_is_none_is_told_without_its_words(text: str) -> None:
+def test_invalid_jaas_text_is_reported_without_its_content(text: str) -> None:
     """They may be passwords."""
     with pytest.raises(ValueError, match=r"\w") as refused:
         parse_jaas_file(text)

@@ -91,7 +91,7 @@ def test_a_key_may_have_a_passphrase_or_no_lines_around_it() -> None:
         pytest.param(pem(CURVE), None, RS256, "RS256 needs an RSA key", id="curve"),
     ],
 )
-def test_a_key_that_cannot_sign_is_a_sentence(
+def test_a_key_that_cannot_sign_is_an_error_message(
     data: bytes, word: str | None, algorithm: str, part: str
 ) -> None:
     """When the file is read, not when a token is needed."""

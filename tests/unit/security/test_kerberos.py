@@ -114,7 +114,7 @@ def test_another_keytab_is_tried_at_once(kdc: Kdc) -> None:
 
 
 @pytest.mark.usefixtures("kdc")
-def test_a_broker_that_the_kdc_does_not_know_is_nobody_else_s_trouble() -> None:
+def test_a_broker_unknown_to_the_kdc_affects_no_other_broker() -> None:
     """Neither for who waits meanwhile nor for who comes later."""
     tickets, began, goes_on = TicketSource(SETTINGS), threading.Event(), threading.Event()
     outcomes: dict[str, object] = {}

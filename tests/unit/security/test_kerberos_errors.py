@@ -32,7 +32,7 @@ CACHE = KerberosSettings(ticket_cache="/tmp/krb5cc_7")  # noqa: S108 - the usual
         (KEYTAB, FAILURE, 12345, "no ticket for kafka/h", True),
     ],
 )
-def test_each_code_is_a_sentence(
+def test_each_code_is_an_error_message(
     settings: KerberosSettings, major: int, minor: int, part: str, *, retriable: bool
 ) -> None:
     """With what the library said; who is refused is not sent again, as KDCs lock accounts."""

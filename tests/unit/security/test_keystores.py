@@ -260,7 +260,7 @@ def test_an_old_pem_key_opens() -> None:
         ),
     ],
 )
-def test_what_does_not_open_says_why(call: Callable[[], object], sentence: str) -> None:
+def test_what_does_not_open_explains_why(call: Callable[[], object], sentence: str) -> None:
     """A sentence that a person can act on, without any password."""
     with pytest.raises(ValueError, match=sentence) as caught:
         call()
@@ -280,7 +280,7 @@ def test_a_key_is_not_in_the_repr() -> None:
     cut=st.integers(0, 12),
     has_password=st.booleans(),
 )
-def test_damaged_stores_are_read_or_refused(
+def test_corrupt_stores_are_read_or_refused(
     name: str, at: int, new: bytes, cut: int, *, has_password: bool
 ) -> None:
     """ValueError or a result, whatever the bytes; no password and no key in the sentence."""
@@ -331,7 +331,7 @@ def test_any_pem_is_read_or_refused(pieces: list[bytes]) -> None:
             assert str(error)  # noqa: PT017 - either outcome is right
 
 
-def test_a_store_that_asks_for_endless_work_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_with_excessive_kdf_cost_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     """The seal of keytool has 10,000 iterations; here it has two thousand million."""
     data = stored("trust.p12")
     assert data.endswith(b"\x02\x02\x27\x10")
@@ -379,7 +379,7 @@ def test_a_key_may_take_some_memory() -> None:
     ],
     ids=["PBKDF2", "PBES1", "N", "r", "p", "nothing"],
 )
-def test_a_key_that_asks_for_endless_work_is_refused(der: bytes, sentence: str) -> None:
+def test_a_key_with_excessive_kdf_cost_is_rejected(der: bytes, sentence: str) -> None:
     """Before anybody begins with it: OpenSSL lets no other thread run meanwhile."""
     with pytest.raises(ValueError, match=f"the private key needs more than {sentence}"):
         read_keystore((own_pair().chain + as_pem(der)).encode(), "PEM", None, KEY)

@@ -40,7 +40,7 @@ def test_every_entry_is_read() -> None:
         (b"\x05\x02\x00\x00\x00\x04\x00\x01\x00\x09", "damaged"),
     ],
 )
-def test_what_is_no_keytab_is_told(data: bytes, reason: str) -> None:
+def test_what_is_no_keytab_is_reported(data: bytes, reason: str) -> None:
     """And how it is not."""
     with pytest.raises(ValueError, match=reason):
         read_principals(data)

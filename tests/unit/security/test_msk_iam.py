@@ -116,7 +116,7 @@ def _with_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_with_keys")
 @pytest.mark.parametrize("answer", [b"", b"no JSON", b"[]", b"{}", b"[" * 100_000])
-def test_whoever_is_not_msk_is_noticed(answer: bytes) -> None:
+def test_a_cluster_that_is_not_msk_is_noticed(answer: bytes) -> None:
     """MSK answers with the id of the request, and so ends the login."""
     sasl = SaslSettings(SaslMechanism.AWS_MSK_IAM, aws=AwsSettings())
     good = b'{"version":"2020_10_22","request-id":"1"}'

@@ -120,7 +120,7 @@ def answer(token: str = "opaque-1", **more: object) -> tuple[int, bytes]:
     return 200, json.dumps({"access_token": token, "token_type": "Bearer", **more}).encode()
 
 
-def test_a_token_is_asked_for_once(endpoint: Endpoint) -> None:
+def test_a_token_is_requested_once(endpoint: Endpoint) -> None:
     """Client credentials in the header, scope and audience in the body; many threads, one ask."""
     endpoint.answers = [answer(expires_in=3600)]
     endpoint.goes_on = threading.Event()
@@ -166,7 +166,7 @@ def test_a_token_is_asked_for_once(endpoint: Endpoint) -> None:
         ),
     ],
 )
-def test_what_is_asked_with_is_in_the_form(
+def test_the_credentials_are_in_the_request_form(
     endpoint: Endpoint, changes: dict[str, Any], header: str | None, sent: dict[str, list[str]]
 ) -> None:
     """And who asks is in the header, if there is a secret; none of it is in a refusal."""
@@ -261,7 +261,7 @@ def test_the_old_token_is_used_while_the_endpoint_is_down(
     assert caplog.text.count("is used until it expires") == 1
 
 
-def test_an_endpoint_that_refuses_us_is_left_alone_for_a_while(
+def test_a_rejecting_endpoint_gets_no_request_for_a_while(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Identity providers lock clients out; all callers get the same error meanwhile."""
@@ -294,7 +294,7 @@ def test_a_thread_that_cannot_start_is_a_failure_and_not_the_end(
     assert source.token().text.reveal() == "one"
 
 
-def test_nobody_waits_long_for_a_successor(
+def test_a_slow_endpoint_does_not_delay_callers_with_a_valid_token(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A slow endpoint does not delay callers with a valid token."""
@@ -312,7 +312,7 @@ def test_nobody_waits_long_for_a_successor(
     endpoint.goes_on.set()
 
 
-def test_who_asks_second_gets_the_new_token_too(endpoint: Endpoint) -> None:
+def test_concurrent_callers_get_the_new_token(endpoint: Endpoint) -> None:
     """One that is nearly over would be good for a login of moments."""
     endpoint.answers = [answer("one", expires_in=1000), answer("two", expires_in=1000)]
     source = RefreshingTokenSource(
@@ -388,7 +388,7 @@ def test_an_endpoint_that_answers_drop_by_drop_is_given_up() -> None:
     assert time.monotonic() - began < 60
 
 
-def test_nobody_listens() -> None:
+def test_a_closed_port_is_reported() -> None:
     """The endpoint is named, and it is worth another try."""
     listener, url = silent_port()
     listener.close()
@@ -416,7 +416,7 @@ def test_nobody_listens() -> None:
         ((200, b"x" * (oauth.MAX_BYTES + 1)), "more than", True),
     ],
 )
-def test_an_answer_without_a_token_is_a_sentence(
+def test_an_answer_without_a_token_is_an_error_message(
     endpoint: Endpoint, given_answer: tuple[int, bytes], sentence: str, *, retriable: bool
 ) -> None:
     """It names the endpoint, never the secret, and says whether to try again."""
@@ -452,7 +452,7 @@ def test_an_odd_address_is_refused(address: str) -> None:
         ((200, b'{"id_token":"x","expires_in":5}'), NOW + 5),
     ],
 )
-def test_a_token_says_how_long_it_lasts(given_answer: tuple[int, bytes], expected: float) -> None:
+def test_a_token_shows_how_long_it_lasts(given_answer: tuple[int, bytes], expected: float) -> None:
     """Its own claim counts more than the endpoint's word."""
     assert parse_token_response(*given_answer, "url", WANTED, NOW).expires_at == expected
 
@@ -469,7 +469,9 @@ def test_a_token_says_how_long_it_lasts(given_answer: tuple[int, bytes], expecte
         (4.0, 2.0),  # of a very short one half is left: sessions last no longer than it
     ],
 )
-def test_the_next_token_is_due_when_kafka_would_ask(lifetime: float, expected: float) -> None:
+def test_the_next_token_is_requested_when_kafka_would_request_it(
+    lifetime: float, expected: float
+) -> None:
     """Window, least pause and buffer as in Kafka's own refreshing login."""
     token = Token(Secret("x"), NOW + lifetime)
 
@@ -514,7 +516,7 @@ JSON = st.recursive(
         ).map(lambda content: json.dumps(content).encode()),
     ),
 )
-def test_any_answer_is_a_token_or_a_sentence(status: int, body: bytes) -> None:
+def test_any_answer_is_a_token_or_an_error(status: int, body: bytes) -> None:
     """AuthenticationError or a token that lasts; never the secret."""
     call: Callable[[], Token] = lambda: parse_token_response(status, body, "url", WANTED, NOW)  # noqa: E731
     try:

@@ -68,7 +68,7 @@ def of_the_standard(monkeypatch: pytest.MonkeyPatch) -> SaslClient:
     return client(SaslMechanism.SCRAM_SHA_256, "user", "pencil")
 
 
-def test_scram_speaks_as_in_its_standard(of_the_standard: SaslClient) -> None:
+def test_scram_messages_match_the_rfc(of_the_standard: SaslClient) -> None:
     """The example of RFC 7677, byte for byte."""
     assert of_the_standard.initial_response() == f"n,,n=user,r={NONCE}".encode()
     assert (
@@ -134,7 +134,7 @@ def test_a_broker_recognises_any_name_and_password(
     assert scram.evaluate_challenge(b"v=" + base64.b64encode(proved)) is None
 
 
-def test_a_delegation_token_says_so() -> None:
+def test_a_delegation_token_sends_tokenauth() -> None:
     """The option tokenauth of Kafka's ScramLoginModule."""
     wanted = SaslSettings(SaslMechanism.SCRAM_SHA_256, "id", Secret("hmac"), is_token=True)
 
@@ -172,7 +172,7 @@ def test_a_token_is_carried_with_its_extensions() -> None:
         (b"[" * 100_000, "without a reason"),
     ],
 )
-def test_a_refused_token_is_a_sentence(challenge: bytes, reason: str) -> None:
+def test_a_refused_token_is_an_error_message(challenge: bytes, reason: str) -> None:
     """The broker says why, we say that we heard it, and the error has the reason."""
     bearer = client(SaslMechanism.OAUTHBEARER)
     assert bearer.evaluate_challenge(challenge) == b"\x01"

@@ -162,14 +162,14 @@ def test_suites_have_another_name_in_openssl(name: str, expected: str | None) ->
         (replace(CLIENT, chain="nothing", key=OWN.key), "private key and its certificate"),
     ],
 )
-def test_what_openssl_cannot_do_is_said(settings: TlsSettings, sentence: str) -> None:
+def test_what_openssl_cannot_do_is_reported(settings: TlsSettings, sentence: str) -> None:
     """A sentence, without any key."""
     with pytest.raises(ValueError, match=sentence) as caught:
         client_context(settings)
     assert "PRIVATE" not in str(caught.value)
 
 
-def test_a_listener_needs_a_key_and_a_known_wish() -> None:
+def test_an_https_listener_needs_a_key_and_a_known_client_auth() -> None:
     """A listener needs a certificate."""
     with pytest.raises(ValueError, match="needs a keystore"):
         server_context(CLIENT, "none")

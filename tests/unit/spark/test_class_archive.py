@@ -38,3 +38,17 @@ def test_an_archive_in_use_counts_as_used_now(
     os.utime(path, (1, 1))
     assert class_archive.existing_archive() == path
     assert path.stat().st_mtime > 1
+
+
+def test_nothing_is_built_under_spark_submit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process that builds would use, and then end, the JVM that runs the flows."""
+    started: list[object] = []
+    monkeypatch.setattr(
+        class_archive.subprocess, "Popen", lambda *given, **_: started.append(given)
+    )
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    class_archive.build_in_background()
+    assert started == []
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT")
+    class_archive.build_in_background()
+    assert len(started) == 1

@@ -231,7 +231,7 @@ def test_the_end_arrives_and_wakes_the_task(monkeypatch: pytest.MonkeyPatch) -> 
         server.stop()
 
 
-def test_a_task_that_comes_after_the_end_is_told_at_once(
+def test_a_task_that_comes_after_the_end_is_reported_at_once(
     epoch: Epoch, join: Callable[[ControlEndpoint], ControlClient]
 ) -> None:
     """It must not copy for a whole epoch."""
@@ -284,7 +284,7 @@ def test_all_tasks_of_an_epoch_end_together(
     assert third.settings.epoch_seconds == 1.0
 
 
-def test_a_second_attempt_after_a_crash_goes_on_too(epoch: Epoch) -> None:
+def test_a_second_attempt_after_a_crash_continues_too(epoch: Epoch) -> None:
     """The first connection is closed when Spark starts the task again."""
     first = ControlClient(epoch.invitation, SPLIT.index)
     first.start(lambda: None)
@@ -422,7 +422,7 @@ def test_a_stranger_gets_no_room_before_showing_the_token(epoch: Epoch) -> None:
         *(b'{"token": "\xc3\xa4"}', b'{"token": "\\ud800"}'),
     ],
 )
-def test_nonsense_is_refused_and_the_server_goes_on(
+def test_invalid_input_is_rejected_and_the_server_continues(
     epoch: Epoch,
     join: Callable[[ControlEndpoint], ControlClient],
     hello: bytes,

@@ -53,7 +53,7 @@ def task(protocol: SecurityProtocol) -> TaskSettings:
         ({"spark.master": "local[4,4]"}, SecurityProtocol.SASL_SSL, False),
     ],
 )
-def test_a_token_that_others_can_read_is_told(
+def test_a_token_that_others_can_read_is_reported(
     options: Mapping[str, str], protocol: SecurityProtocol, *, is_told: bool
 ) -> None:
     """If it gives access to credentials."""
@@ -72,7 +72,7 @@ class Somewhere:
         return [*REMOTE.items()]
 
 
-def test_a_flow_tells_it_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_flow_reports_it_once(caplog: pytest.LogCaptureFixture) -> None:
     spark = cast("Any", Somewhere())
     control = ControlServer()
     control.start("127.0.0.1", "127.0.0.1")

@@ -106,7 +106,7 @@ def test_a_partition_of_an_older_plan_is_not_counted() -> None:
     assert flow.snapshot().records == 0
 
 
-def test_a_bounded_run_says_what_remains() -> None:
+def test_a_bounded_run_explains_what_remains() -> None:
     """Counted from the start of the first epoch."""
     flow = status(position=40, stop_at=100)
     flow.on_progress(progress(row(70, 30, end=120)))
@@ -125,7 +125,7 @@ def test_an_unbounded_run_has_no_remainder() -> None:
     assert (snapshot.remaining, snapshot.bounded_total, snapshot.lag) == (None, None, None)
 
 
-def test_troubles_are_listed_once_and_go_away() -> None:
+def test_problems_are_listed_once_and_go_away() -> None:
     """Problems of partitions, of clusters and of the flow."""
     flow = status()
     lost = error_codes.CONNECTION_LOST
@@ -143,7 +143,7 @@ def test_troubles_are_listed_once_and_go_away() -> None:
     assert flow.snapshot().problems == ()
 
 
-def test_a_trouble_that_needs_a_person_is_told_apart() -> None:
+def test_a_problem_that_needs_manual_action_is_distinguished() -> None:
     """Authorization needs manual action."""
     flow = status()
     flow.on_progress(progress(row(0, 0, code=29, trouble="refused")))
@@ -151,7 +151,7 @@ def test_a_trouble_that_needs_a_person_is_told_apart() -> None:
     assert not flow.snapshot().retriable_only
 
 
-def test_a_target_that_acknowledges_nothing_is_said() -> None:
+def test_a_target_that_acknowledges_nothing_is_reported() -> None:
     """After half a minute."""
     flow = status()
     flow.on_progress(progress(unacked=29.0))
@@ -223,7 +223,7 @@ def test_a_flow_that_retried_keeps_its_reason_until_it_runs() -> None:
     assert (flow.snapshot().state, flow.snapshot().reason) == (FlowState.RUNNING, "")
 
 
-def test_a_flow_that_is_begun_anew_goes_on_counting() -> None:
+def test_a_flow_that_is_restarted_continues_counting() -> None:
     """Counters and the epoch's number continue; problems, partitions and the state are new."""
     old = status()
     old.on_progress(progress(row(10, 10, code=29, trouble="may not")))
@@ -242,7 +242,7 @@ def test_a_flow_that_is_begun_anew_goes_on_counting() -> None:
     assert (new.snapshot().records, new.snapshot().epoch) == (15, 2)
 
 
-def test_troubles_belong_to_the_task_that_has_them() -> None:
+def test_problems_belong_to_the_task_that_has_them() -> None:
     """Failures are separate from warnings; partitions without a task belong to none."""
     payments = TopicPartition("payments", 0)
     flow = FlowStatus("a->b")

@@ -109,7 +109,7 @@ def test_tasks_that_the_cleaner_left_of_a_deleted_connector_do_not_count() -> No
     assert events == [None, None, None, ConnectorChanged("c")]
 
 
-def test_a_connector_is_meant_to_run_unless_somebody_says_otherwise() -> None:
+def test_a_connector_without_target_state_is_started() -> None:
     """A state before its connector is the initial one, and no event."""
     paused = ConnectorTargetState("c", TargetState.PAUSED)
     state, events = read(paused, C)
@@ -135,7 +135,7 @@ def test_tasks_are_to_be_fenced_after_every_commit() -> None:
     assert (state.unfenced, state.fenced_counts) == ({"c"}, {"c": 2})
 
 
-def test_what_workers_are_asked_to_do_is_told_and_not_kept() -> None:
+def test_restart_requests_are_events_and_not_state() -> None:
     """Restarts and levels; a session key is kept."""
     asked = [RestartRequest("c", include_tasks=True), LoggerLevel("org.x", "DEBUG")]
     key = SessionKey(b"k", "HmacSHA256", 1)
@@ -162,7 +162,7 @@ def test_nothing_read_is_offset_minus_one() -> None:
 
 
 @given(st.lists(RECORDS, max_size=40))
-def test_every_sequence_of_records_leaves_a_sound_state(records: list[ConfigRecord]) -> None:
+def test_every_sequence_of_records_leaves_a_valid_state(records: list[ConfigRecord]) -> None:
     """After each record: tasks only of connectors that are there, and all that were committed."""
     state = ClusterConfigState()
     for record in log(records):
@@ -223,7 +223,7 @@ def test_compaction_never_shows_tasks_that_were_not_committed(
 
 
 @pytest.mark.parametrize("size", [0, 1, 3])
-def test_all_tasks_of_a_commit_are_told(size: int) -> None:
+def test_a_commit_publishes_all_tasks(size: int) -> None:
     """Also if there are none any more, which is how a connector is stopped."""
     tasks = [TaskConfig("c", number, {}) for number in range(size)]
     state, events = read(C, *TASKS, TasksCommit("c", 2), *tasks, TasksCommit("c", size))

@@ -56,7 +56,7 @@ def test_java_home_wins_over_the_path(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert chosen == java_binary()
 
 
-def test_missing_java_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_java_is_one_error_message(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """With the version to install."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))

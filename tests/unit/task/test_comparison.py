@@ -70,7 +70,7 @@ SIZES = st.lists(st.integers(1, 5), min_size=1, max_size=4)
     strangers=st.booleans(),
     target_first=st.booleans(),
 )
-def test_it_goes_on_after_the_last_record_that_both_sides_have(
+def test_copying_continues_after_the_last_common_record(
     *,
     copied: int,
     waiting: int,
@@ -140,7 +140,7 @@ def test_what_the_source_does_not_have_is_no_match() -> None:
     assert (looked.position, looked.end_downstream, looked.end_sequence) == (FIRST, 502, 3)
 
 
-def test_batches_from_before_the_pair_do_not_count() -> None:
+def test_batches_from_before_the_resume_point_do_not_count() -> None:
     """The downstream offset may be an older one than the sequence."""
     records = numbered(FIRST, 2)
     looked = comparison(goal=12, sequence=10)

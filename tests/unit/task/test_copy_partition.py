@@ -66,7 +66,7 @@ def test_what_was_compared_comes_behind_what_is_fresh(part: CopyPartition) -> No
         assert translated(offset) == (offset + 100, Fit.EXACT)
 
 
-def test_a_target_that_lost_records_has_a_map_that_says_so(part: CopyPartition) -> None:
+def test_a_target_that_lost_records_has_a_map_that_reports_it(part: CopyPartition) -> None:
     """Nothing of what was lost is promised, although nothing was found again yet."""
     copied(part, 1_000, 1_100, 100)
     part.estimate = ResumePoint(1_050, 1_149, PRODUCER)
@@ -94,7 +94,7 @@ def test_what_is_not_stored_is_not_handed_over(part: CopyPartition) -> None:
     assert (chunk.covered, chunk.target_covered) == (1_100, 1_200)
 
 
-def test_a_successor_goes_on_with_the_open_chunk(part: CopyPartition) -> None:
+def test_a_successor_continues_with_the_open_chunk(part: CopyPartition) -> None:
     """No chunk per epoch."""
     copied(part, 1_000, 1_100, 100)
     part.is_dirty = False

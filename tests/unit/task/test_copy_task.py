@@ -7,6 +7,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from kafka.protocol.admin import DescribeProducersRequest
 from kafka.protocol.producer import ProduceRequest
 
 from sparkmirror.config.settings import IncidentPolicies
@@ -342,7 +343,7 @@ def test_a_policy_of_stop_waits_and_looks_again(
     assert bench.part.error == ""
 
 
-def test_one_leader_that_knows_less_is_no_truncation(bench: Bench) -> None:
+def test_a_leader_that_lags_is_no_truncation(bench: Bench) -> None:
     """It may not have heard how far its log is replicated; who says it twice is believed."""
     bench.asked().fetched(("t", partition_data(0, error=OUT_OF_RANGE)))
     for offset in (0, 5):
@@ -424,12 +425,27 @@ def test_a_refused_batch_that_cannot_be_split_affects_no_other(
     assert "cannot be split" in found.cause
 
 
+def test_a_take_over_waits_when_there_is_no_metadata_of_its_topic_yet(bench: Bench) -> None:
+    """A response about other topics does not mean that the partition has no leader."""
+    del bench.target.leaders[TARGET]
+    bench.task.parts.take_over.compare(bench.part, 0)
+    bench.loop.advance(0)
+    bench.target.learn()
+    assert not bench.part.error
+
+    bench.target.learn({TARGET: 1})
+    (asked,) = bench.target.connection(1).waiting
+    assert isinstance(asked.content, DescribeProducersRequest)
+    assert not bench.part.error
+
+
 def test_partitions_without_a_leader_leave_the_memory_to_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Forty partitions of large records, one of which can be written: it continues."""
     bench = Bench(monkeypatch, partitions=40, buffer_bytes=2 << 20)
     parts = bench.task.parts
+    bench.target.answered.add(TARGET.topic)
     for part in bench.parts[1:]:
         del bench.target.leaders[part.target.tp]
     value = b"." * 25_000

@@ -41,7 +41,7 @@ def test_a_letter_keeps_the_record_as_it_was() -> None:
     assert list(letter.headers[:2]) == list(RECORD.headers)
 
 
-def test_a_letter_says_where_it_came_from_and_why() -> None:
+def test_a_letter_shows_where_it_came_from_and_why() -> None:
     """As texts, which every tool shows."""
     assert told(dead_letter(RECORD, REFUSAL).headers) == {
         "flow": "a->b",

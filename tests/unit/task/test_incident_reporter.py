@@ -64,7 +64,7 @@ def gap(first: int, policy: str = "continue") -> Incident:
 
 
 @pytest.mark.usefixtures("clock")
-def test_nobody_goes_on_before_the_ledger_has_it() -> None:
+def test_no_position_passes_an_incident_before_its_ledger_entry() -> None:
     """Each waits for its own entry, in order."""
     ledger, went_on = Ledger(), list[int]()
     reporter = IncidentReporter("a->b", ledger)  # type: ignore[arg-type]
@@ -100,7 +100,7 @@ def test_what_left_no_mark_waits_for_nothing() -> None:
 
 
 @pytest.mark.usefixtures("clock")
-def test_the_driver_is_told_once_and_in_portions() -> None:
+def test_the_driver_gets_each_incident_once_and_in_portions() -> None:
     """A message of the control channel has its limits."""
     reporter = IncidentReporter("a->b", Ledger())  # type: ignore[arg-type]
     for first in range(600):

@@ -84,7 +84,7 @@ def test_the_oldest_open_transaction_is_named_once(bench: Bench) -> None:
     assert bench.mine.error.startswith("a: t-0: ")
 
 
-def test_the_trouble_ends_with_the_transaction(bench: Bench) -> None:
+def test_the_problem_ends_with_the_transaction(bench: Bench) -> None:
     """And the next one is another one."""
     bench.wait(3.0)
     assert bench.mine.error_code == error_codes.OPEN_TRANSACTION
@@ -107,7 +107,7 @@ def test_the_next_transaction_is_another_one_even_without_a_pause(bench: Bench) 
     assert [one.first_offset for one in bench.incidents] == [30, 32]
 
 
-def test_short_transactions_one_after_the_other_are_no_trouble(bench: Bench) -> None:
+def test_consecutive_short_transactions_are_no_incident(bench: Bench) -> None:
     """As long as the last stable offset moves."""
     for stable in range(31, 41):
         bench.stand(stable=stable, end=stable + 4)

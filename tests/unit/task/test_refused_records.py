@@ -162,7 +162,7 @@ def test_a_policy_of_stop_reports_and_waits() -> None:
     assert (incident.kind, incident.first_offset, incident.policy) == ("refused", 11, "stop")
 
 
-def test_a_broker_that_names_no_record_is_asked_by_halves() -> None:
+def test_a_refused_batch_is_halved_if_the_broker_names_no_record() -> None:
     """Afterwards batches may be as large as before: their size was not to blame."""
     bench = Bench("skip")
     before = bench.part.target.max_merged_bytes

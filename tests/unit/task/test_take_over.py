@@ -43,7 +43,7 @@ def flow() -> Iterator[ScriptedMirror]:
 # --- what the leader remembers
 
 
-def test_copy_goes_on_exactly_when_the_leader_knows_the_producer(flow: ScriptedMirror) -> None:
+def test_copy_continues_exactly_when_the_leader_knows_the_producer(flow: ScriptedMirror) -> None:
     """The leader's last sequence is the goal of the comparison."""
     life = resume_with_more(flow)
     assert violations(flow) == []
@@ -51,7 +51,7 @@ def test_copy_goes_on_exactly_when_the_leader_knows_the_producer(flow: ScriptedM
     assert flow.target_log.end == COPIED + 10
 
 
-def test_nothing_is_read_from_the_target_when_the_pair_is_the_last_sequence(
+def test_nothing_is_read_from_the_target_when_the_resume_point_is_the_last_sequence(
     flow: ScriptedMirror,
 ) -> None:
     """Only the first record batch is read back."""
@@ -62,14 +62,14 @@ def test_nothing_is_read_from_the_target_when_the_pair_is_the_last_sequence(
     assert violations(flow) == []
 
 
-def test_copy_goes_on_exactly_when_the_producer_is_forgotten(flow: ScriptedMirror) -> None:
+def test_copy_continues_exactly_when_the_producer_is_forgotten(flow: ScriptedMirror) -> None:
     """The comparison runs to the target's end."""
     flow.target_log.expire_producers()
     resume_with_more(flow)
     assert violations(flow) == []
 
 
-def test_copy_goes_on_exactly_when_the_producer_is_forgotten_and_the_pair_is_the_end(
+def test_copy_continues_exactly_when_the_producer_is_forgotten_and_the_resume_point_is_the_end(
     flow: ScriptedMirror,
 ) -> None:
     """Nothing to compare."""
@@ -80,14 +80,16 @@ def test_copy_goes_on_exactly_when_the_producer_is_forgotten_and_the_pair_is_the
     assert violations(flow) == []
 
 
-def test_copy_goes_on_exactly_when_describe_producers_is_missing(flow: ScriptedMirror) -> None:
+def test_copy_continues_exactly_when_describe_producers_is_missing(flow: ScriptedMirror) -> None:
     """Brokers before 2.8."""
     flow.target.switch_off(DESCRIBE_PRODUCERS)
     resume_with_more(flow)
     assert violations(flow) == []
 
 
-def test_copy_goes_on_exactly_when_others_write_behind_the_pair(flow: ScriptedMirror) -> None:
+def test_copy_continues_exactly_when_others_write_after_the_resume_point(
+    flow: ScriptedMirror,
+) -> None:
     """Their record batches are passed over and reported."""
     flow.target_log.append(bodies("other", 0, 3), producer=(77, 0, 0))
     life = resume_with_more(flow)
@@ -95,7 +97,7 @@ def test_copy_goes_on_exactly_when_others_write_behind_the_pair(flow: ScriptedMi
     assert {one.producer_id for report in life.reports for one in report.other_writers} == {77}
 
 
-def test_a_new_producer_goes_on_when_the_leader_has_another_epoch(flow: ScriptedMirror) -> None:
+def test_a_new_producer_continues_when_the_leader_has_another_epoch(flow: ScriptedMirror) -> None:
     """Somebody fenced this flow's producer: at least once, and the ledger says so."""
     before = stored(flow).producer
     assert before is not None
@@ -109,7 +111,7 @@ def test_a_new_producer_goes_on_when_the_leader_has_another_epoch(flow: Scripted
 
 
 @pytest.mark.parametrize("api_key", [DESCRIBE_PRODUCERS, FETCH])
-def test_a_new_producer_goes_on_at_the_pair_when_the_target_may_not_be_read(
+def test_a_new_producer_continues_at_the_resume_point_when_the_target_may_not_be_read(
     flow: ScriptedMirror, api_key: int
 ) -> None:
     """At least once: the twenty records behind the pair come twice, nothing is lost."""
@@ -148,7 +150,7 @@ def test_a_late_batch_of_the_predecessor_is_copied_once_when_it_lands_after_the_
 # --- the target's bounds
 
 
-def test_copy_goes_on_exactly_when_retention_on_the_target_passed_the_pair(
+def test_copy_continues_exactly_when_retention_on_the_target_passed_the_resume_point(
     flow: ScriptedMirror,
 ) -> None:
     """Compare what is left."""
@@ -158,7 +160,7 @@ def test_copy_goes_on_exactly_when_retention_on_the_target_passed_the_pair(
     assert stored(flow).offset + 1 == flow.source_log.end
 
 
-def test_copy_goes_on_at_the_pair_when_the_target_deleted_all_that_was_written_after_it(
+def test_copy_continues_at_the_resume_point_when_the_target_deleted_all_that_was_written_after_it(
     flow: ScriptedMirror,
 ) -> None:
     """What was deleted there cannot be compared; nothing is lost, and the ledger says so."""
@@ -169,7 +171,7 @@ def test_copy_goes_on_at_the_pair_when_the_target_deleted_all_that_was_written_a
 
 
 @pytest.mark.parametrize("end", [0, 10, 20])
-def test_lost_records_are_copied_again_when_the_target_ends_before_the_pair(
+def test_lost_records_are_copied_again_when_the_target_ends_before_the_resume_point(
     flow: ScriptedMirror, end: int
 ) -> None:
     """An unclean election on the target; the leader knows how many sequences are gone."""
@@ -179,7 +181,7 @@ def test_lost_records_are_copied_again_when_the_target_ends_before_the_pair(
     assert copy_violations(flow) == []
 
 
-def test_lost_records_are_copied_again_when_the_target_ends_behind_the_pair(
+def test_lost_records_are_copied_again_when_the_target_ends_behind_the_resume_point(
     flow: ScriptedMirror,
 ) -> None:
     """Nothing that is stored is lost: an ordinary comparison."""
@@ -212,7 +214,7 @@ def test_lost_records_are_copied_again_when_describe_producers_is_missing(
     assert copy_violations(flow) == []
 
 
-def test_the_status_names_the_trouble_when_the_target_is_shorter_and_policy_is_stop(
+def test_the_status_names_the_problem_when_the_target_is_shorter_and_policy_is_stop(
     flow: ScriptedMirror,
 ) -> None:
     """Without DescribeProducers as well."""
@@ -249,7 +251,7 @@ def test_lost_records_are_copied_again_when_the_target_loses_them_while_the_task
 # --- what cannot be read yet
 
 
-def test_copy_waits_and_says_so_when_appended_records_are_not_readable(
+def test_copy_waits_and_reports_it_when_appended_records_are_not_readable(
     flow: ScriptedMirror,
 ) -> None:
     """The high watermark lags behind; it comes after ten seconds."""

@@ -37,7 +37,7 @@ def flow() -> Iterator[ScriptedMirror]:
 # --- the source's bounds
 
 
-def test_nothing_is_copied_twice_when_retention_on_the_source_passed_the_pair(
+def test_nothing_is_copied_twice_when_retention_on_the_source_passed_the_resume_point(
     flow: ScriptedMirror,
 ) -> None:
     """Records 30 to 34 are gone from the source, but all of them are on the target."""
@@ -79,7 +79,7 @@ def test_the_gap_is_exact_when_retention_passed_the_copied_end_and_part_of_a_bat
     assert violations(flow) == []
 
 
-def test_copy_is_exact_when_the_pair_is_the_end_and_retention_passed_it(
+def test_copy_is_exact_when_the_resume_point_is_the_end_and_retention_passed_it(
     flow: ScriptedMirror,
 ) -> None:
     """No comparison; the gap is what was deleted."""
@@ -104,7 +104,7 @@ def test_nothing_is_copied_twice_when_the_source_was_compacted(
     assert kinds(life) == []
 
 
-def test_nothing_is_copied_twice_when_the_first_record_behind_the_pair_was_compacted(
+def test_nothing_is_copied_twice_when_the_first_record_behind_the_resume_point_was_compacted(
     flow: ScriptedMirror,
 ) -> None:
     """One removed record."""
@@ -161,7 +161,7 @@ def test_new_records_arrive_when_the_source_is_cut_during_the_comparison(
     assert violations(flow) == []
 
 
-def test_new_records_arrive_when_nothing_was_written_after_the_pair_and_the_source_was_cut(
+def test_new_records_arrive_when_nothing_was_written_after_the_resume_point_and_the_source_was_cut(
     flow: ScriptedMirror,
 ) -> None:
     """No comparison."""

@@ -63,7 +63,7 @@ def partition(position: int, downstream: int, sequence: int) -> CopyPartition:
     return CopyPartition(start, ClusterAliases("a", "b"))
 
 
-def test_the_pair_moves_behind_the_loss_and_some_more(task: Task) -> None:
+def test_the_resume_point_moves_before_the_loss(task: Task) -> None:
     """What is stored and reported stays where it was until the place is found."""
     part = partition(500_000, 400_000, 300_000)
     log(task).on_truncated(part, 10)
@@ -100,7 +100,7 @@ def test_an_empty_target_is_copied_from_the_beginning(task: Task) -> None:
     assert part.is_dirty
 
 
-def test_a_partition_that_was_never_short_is_left_alone(task: Task) -> None:
+def test_a_partition_that_lost_nothing_is_not_changed(task: Task) -> None:
     """A mismatch of another kind is none of this module's business."""
     assert not log(task).retry_earlier(partition(500, 400, 300))
 

@@ -446,7 +446,7 @@ def test_the_end_of_a_task_commits_what_there_is() -> None:
     assert [(one.position, one.is_clean) for one in receipts] == [(BATCH, True), (0, True)]
 
 
-def test_an_end_that_nobody_answers_leaves_the_decision_to_the_driver() -> None:
+def test_an_unanswered_end_of_a_transaction_is_left_to_the_driver() -> None:
     """The receipts tell the last commit that is certain, and that they are not final."""
     bench = Bench()
     bench.grow(0)

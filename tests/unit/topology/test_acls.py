@@ -98,7 +98,7 @@ def test_the_scope_of_topics_is_mm2s(found: AclBinding, expected: AclBinding | N
     assert expected == carried(found, rules(AclScope.TOPICS), "orders")
 
 
-def test_the_scope_of_topics_lets_nobody_write_under_identity_either() -> None:
+def test_the_topics_scope_grants_no_write_under_the_identity_policy() -> None:
     """As in MM2, whatever the policy."""
     identity = rules(AclScope.TOPICS, IDENTITY)
     assert carried(acl(operation=Operation.WRITE), identity) is None
@@ -194,7 +194,7 @@ def test_only_what_is_missing_is_granted() -> None:
     assert plan == AclPlan(grants=(GrantAcl(two), GrantAcl(three)))
 
 
-def test_only_ours_is_revoked_and_only_if_it_is_asked_for() -> None:
+def test_only_created_acls_are_revoked_and_only_if_configured() -> None:
     """ACLs of others stay; one that is deleted already is forgotten."""
     ours, theirs, gone = acl("a.1"), acl("a.2"), acl("a.3")
     plan = plan_acls(set(), {ours, theirs}, {ours, gone}, removals=True)

@@ -151,7 +151,7 @@ def test_one_failure_leaves_the_others_alone() -> None:
     assert errors[1] is None
 
 
-def test_partitions_added_by_somebody_else_are_success() -> None:
+def test_partitions_added_by_another_client_count_as_success() -> None:
     """INVALID_PARTITIONS means that the topic has grown meanwhile."""
     target = PickyCluster(lambda topic: refusal(37) if topic.name == "a.x" else refusal(29))
     outcomes = apply_topic_plan([GrowTopic("x", "a.x", 1, 2), GrowTopic("y", "a.y", 1, 2)], target)
@@ -182,7 +182,7 @@ def test_a_target_lost_while_looking_for_the_culprit_is_handed_back() -> None:
     assert isinstance(outcome.error, UnreachableError)
 
 
-def test_an_empty_plan_asks_nothing() -> None:
+def test_an_empty_plan_sends_no_request() -> None:
     target = PickyCluster(lambda _: None)
     assert apply_topic_plan([], target) == []
     assert target.requests == 0

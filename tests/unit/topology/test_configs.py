@@ -78,7 +78,7 @@ def test_a_config_that_the_target_does_not_know_is_passed_over() -> None:
 
 
 @pytest.mark.parametrize("kind", [ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER])
-def test_what_brokers_were_told_while_running_counts_as_set(kind: ConfigSource) -> None:
+def test_dynamic_broker_configs_count_as_set(kind: ConfigSource) -> None:
     """As in MM2; values from a broker's file are ignored."""
     source = ConfigEntry("retention.ms", "7", kind)
     assert plan(source, default("retention.ms", "1")) == {"retention.ms": "7"}
@@ -86,7 +86,7 @@ def test_what_brokers_were_told_while_running_counts_as_set(kind: ConfigSource) 
     assert plan(from_file, own("retention.ms", "1")) == {}
 
 
-def test_the_sources_defaults_are_set_if_asked_for() -> None:
+def test_the_sources_defaults_are_set_if_requested() -> None:
     """With use.defaults.from=source a default is a value like any other."""
     here, there = default("retention.ms", "1"), own("retention.ms", "2")
     assert plan(here, there, WITH_DEFAULTS) == {"retention.ms": "1"}
@@ -156,7 +156,7 @@ def test_the_rest_goes_through_when_some_are_refused(says_which: bool) -> None:
     assert cluster.taken == {"a.t": {"retention.bytes": "3", "cleanup.policy": "4"}}
 
 
-def test_what_one_topic_taught_is_not_asked_for_the_others() -> None:
+def test_a_limit_learned_from_one_topic_is_used_for_the_others() -> None:
     """A thousand topics with the same rejected config take a few requests."""
     cluster = PickyCluster("retention.ms", says_which=False)
     actions = [alter(f"t{n}", retention_ms="1", segment_ms=str(n)) for n in range(1000)]

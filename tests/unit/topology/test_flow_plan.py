@@ -131,7 +131,7 @@ def test_a_plan_fits_itself(some: list[Action]) -> None:
         ),
     ],
 )
-def test_actions_are_told_in_words(action: Action, line: str) -> None:
+def test_actions_are_reported_in_words(action: Action, line: str) -> None:
     """Control characters in names are escaped."""
     assert str(describe_action(action, FLOW)) == line
 

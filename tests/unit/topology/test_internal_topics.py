@@ -47,12 +47,12 @@ def shapes(topics: tuple[InternalTopic, ...]) -> set[tuple[str, str, int]]:
     return {(topic.side.value, topic.name, topic.partitions) for topic in topics}
 
 
-def test_an_enabled_pair_gets_all_topics() -> None:
+def test_an_enabled_flow_gets_all_topics() -> None:
     """Offset syncs are on the source and named after the target."""
     assert shapes(planned()) == STORAGE | {HEARTBEATS, CHECKPOINTS, SYNCS_ON_SOURCE, OFFSET_MAP}
 
 
-def test_a_disabled_pair_gets_storage_and_heartbeats() -> None:
+def test_a_disabled_flow_gets_storage_and_heartbeats() -> None:
     """MM2 runs the heartbeat connector for every flow."""
     expected = {(side, name.replace(".a.", ".b."), count) for side, name, count in STORAGE}
     assert shapes(planned(flow=Flow("b", "a"))) == expected | {HEARTBEATS}

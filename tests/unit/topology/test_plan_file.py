@@ -119,7 +119,7 @@ def test_any_text_is_a_plan_or_refused_as_one(text: str) -> None:
         ("[]", "not a JSON object"),
     ],
 )
-def test_a_damaged_plan_is_refused_with_the_place(text: str, sentence: str) -> None:
+def test_a_corrupt_plan_is_refused_with_the_place(text: str, sentence: str) -> None:
     """A person may have edited it."""
     with pytest.raises(PlanError, match=sentence):
         parse(text)
@@ -148,7 +148,7 @@ def test_a_file_is_written_whole_and_read_back(tmp_path: Path) -> None:
     assert [one.name for one in path.parent.iterdir()] == ["plan.json"]
 
 
-def test_a_place_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_an_error_message(tmp_path: Path) -> None:
     """And what was there stays."""
     (tmp_path / "plan.json").mkdir()
     with pytest.raises(PlanError, match="Cannot write the plan"):
@@ -156,7 +156,7 @@ def test_a_place_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
     assert [one.name for one in tmp_path.iterdir()] == ["plan.json"]
 
 
-def test_a_file_that_is_not_there_or_not_text_is_a_sentence(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_or_not_text_is_an_error_message(tmp_path: Path) -> None:
     """As is every other."""
     with pytest.raises(PlanError, match="Cannot read the plan"):
         read(tmp_path / "absent.json")

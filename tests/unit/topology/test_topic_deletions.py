@@ -77,7 +77,7 @@ def test_every_doubt_keeps_a_topic(given: dict[str, object], reason: str) -> Non
     assert reason in str(found.kept[0])
 
 
-def test_the_marker_of_our_last_transaction_is_nobody_elses() -> None:
+def test_the_marker_of_our_last_transaction_is_recognised() -> None:
     """It follows the last record."""
     assert plan(target=remote(OURS, 101), markers=1).actions
 

@@ -45,7 +45,7 @@ def test_a_smaller_remote_topic_is_grown() -> None:
     assert plan == TopicPlan(actions=(GrowTopic("orders", "a.orders", 3, 4),))
 
 
-def test_topics_that_somebody_else_creates_are_named_with_their_shape() -> None:
+def test_topics_created_by_another_client_are_reported_with_their_partitions() -> None:
     """Neither created nor grown; existing topics are mirrored."""
     rules = replace(RULES, creates=False)
     source = topics(("orders", 4), ("bills", 3))
@@ -57,7 +57,7 @@ def test_topics_that_somebody_else_creates_are_named_with_their_shape() -> None:
     assert "'a.bills' has 1 of its 3 partitions" in few
 
 
-def test_an_equal_remote_topic_is_left_alone() -> None:
+def test_an_equal_remote_topic_is_not_changed() -> None:
     plan = plan_topics(topics(("orders", 4)), topics(("a.orders", 4)), {}, RULES, 2)
     assert plan == TopicPlan()
 

@@ -94,7 +94,7 @@ def test_what_is_known_is_not_asked_again(scripted: Scripted) -> None:
     assert scripted.is_silent
 
 
-def test_only_new_topics_are_asked_about(scripted: Scripted) -> None:
+def test_only_new_topics_are_requested(scripted: Scripted) -> None:
     """One request for all that were wanted at once."""
     scripted.cluster.track_topics(["t", "u"])
     scripted.cluster.track_topics(["v"])
@@ -102,7 +102,7 @@ def test_only_new_topics_are_asked_about(scripted: Scripted) -> None:
     assert scripted.is_silent
 
 
-def test_a_topic_wanted_again_while_it_is_asked_about_is_asked_once(scripted: Scripted) -> None:
+def test_a_topic_wanted_again_while_it_is_requested_is_queried_once(scripted: Scripted) -> None:
     """The answer that is under way will do."""
     scripted.cluster.track_topics(["u"])
     _address, request = scripted.asked()
@@ -111,7 +111,7 @@ def test_a_topic_wanted_again_while_it_is_asked_about_is_asked_once(scripted: Sc
     assert scripted.is_silent
 
 
-def test_a_topic_that_was_not_found_is_asked_again_when_wanted(scripted: Scripted) -> None:
+def test_a_topic_that_was_not_found_is_queried_again_when_wanted(scripted: Scripted) -> None:
     """It may have been created meanwhile."""
     scripted.cluster.track_topics(["u"])
     scripted.names(topic("u", error=UNKNOWN_TOPIC))
@@ -120,7 +120,7 @@ def test_a_topic_that_was_not_found_is_asked_again_when_wanted(scripted: Scripte
     assert scripted.names(topic("u", partition(0, 1))) == ["u"]
 
 
-def test_a_refresh_asks_about_all_topics_or_those_named(scripted: Scripted) -> None:
+def test_a_refresh_requests_all_or_the_named_topics(scripted: Scripted) -> None:
     """All win where both are due."""
     scripted.cluster.track_topics(["u"])
     scripted.names(topic("u", partition(0, 1)))
@@ -131,7 +131,7 @@ def test_a_refresh_asks_about_all_topics_or_those_named(scripted: Scripted) -> N
     assert scripted.names() == ["t", "u"]
 
 
-def test_what_was_not_answered_is_asked_again(scripted: Scripted) -> None:
+def test_what_was_not_answered_is_queried_again(scripted: Scripted) -> None:
     """By the same names; a request for brokers only has none."""
     scripted.cluster.refresh_metadata(topics=["u"])
     _address, request = scripted.asked()
@@ -151,7 +151,7 @@ def test_a_broker_with_stale_metadata_is_not_the_only_one_asked(scripted: Script
     assert set(at) == set(BROKERS.values())
 
 
-def test_connected_brokers_are_asked_in_turn(scripted: Scripted) -> None:
+def test_connected_brokers_are_queried_in_turn(scripted: Scripted) -> None:
     """Further ones are left alone while the answers say something new."""
     scripted.cluster.connection(2)
     at = []

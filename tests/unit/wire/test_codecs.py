@@ -99,7 +99,7 @@ def test_an_unknown_codec_is_refused(codec: int) -> None:
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
 @settings(max_examples=60)
 @given(data=st.data())
-def test_damaged_bytes_raise_nothing_else(codec: int, data: st.DataObject) -> None:
+def test_corrupt_bytes_raise_nothing_else(codec: int, data: st.DataObject) -> None:
     """Damage shows as CorruptRecordBatchError or not at all, never as another exception."""
     packed = bytearray(codecs.compress(codec, b"some words that repeat, repeat, repeat " * 5))
     at = data.draw(st.integers(0, len(packed) - 1))
@@ -148,7 +148,7 @@ def test_the_bound_is_exact(codec: int, size: int) -> None:
     assert codecs.decompress_within(codec, packed, size - 1) is None
 
 
-def test_a_size_claimed_by_an_lz4_frame_is_not_believed() -> None:
+def test_the_size_in_an_lz4_frame_is_not_trusted() -> None:
     """A header of a few bytes must not set gigabytes aside."""
     honest = lz4.frame.compress(b"words " * 50, store_size=True)
     assert codecs.decompress_within(LZ4, memoryview(honest), 1_000) == b"words " * 50

@@ -164,7 +164,7 @@ def test_a_peer_that_hangs_up_before_it_is_ready_fails_everything_too(
         (struct.pack(">ii", 4, 99), "unexpected correlation id"),
     ],
 )
-def test_a_peer_that_speaks_something_else_is_left(
+def test_a_peer_with_another_protocol_is_disconnected(
     loop: EventLoop, serve: Callable[[Script], Address], answer: bytes, reason: str
 ) -> None:
     """Nothing is guessed."""
@@ -238,7 +238,7 @@ def _answer_and_close(peer: socket.socket) -> None:
 @pytest.mark.parametrize(
     ("script", "kind"), [(_close_at_once, LossKind.SILENT), (_answer_and_close, LossKind.LOST)]
 )
-def test_a_failure_tells_silence_from_loss(
+def test_a_failure_distinguishes_silence_from_loss(
     loop: EventLoop, serve: Callable[[Script], Address], script: Script, kind: LossKind
 ) -> None:
     *_, outcome = ask(loop, serve(script), 2)
@@ -320,9 +320,7 @@ def test_a_request_without_reply_closes_the_connection(
     assert "got no response" in str(outcome.failures[0])
 
 
-def test_a_connection_that_nobody_uses_is_closed(
-    loop: EventLoop, serve: Callable[[Script], Address]
-) -> None:
+def test_an_idle_connection_is_closed(loop: EventLoop, serve: Callable[[Script], Address]) -> None:
     """Not while a request is on its way, and never if there is no limit."""
 
     def script(peer: socket.socket) -> None:

@@ -84,7 +84,7 @@ def send(
     return outcome
 
 
-def test_the_loop_goes_on_while_the_resolver_hangs(
+def test_the_loop_continues_while_the_resolver_hangs(
     loop: EventLoop, resolver: DnsResolver, scripted: ScriptedResolver, peer: SecureBroker
 ) -> None:
     """Another connection is served meanwhile; the one by name is, when the name is known."""

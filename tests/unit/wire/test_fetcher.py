@@ -57,7 +57,7 @@ def test_only_one_request_is_in_flight_per_session() -> None:
 
 
 @pytest.mark.parametrize("code", [70, 71, 106])
-def test_a_session_the_broker_forgot_begins_anew(code: int) -> None:
+def test_a_session_the_broker_forgot_restarts(code: int) -> None:
     """A full fetch from the same positions; nobody is in trouble."""
     bench = FetcherHarness()
     bench.start()
@@ -70,7 +70,7 @@ def test_a_session_the_broker_forgot_begins_anew(code: int) -> None:
     assert bench.listener.troubles == []
 
 
-def test_a_broker_without_sessions_is_asked_for_everything_each_time() -> None:
+def test_every_partition_is_requested_each_time_without_fetch_sessions() -> None:
     """Its answers carry the session id 0."""
     bench = FetcherHarness()
     bench.start()
@@ -143,7 +143,7 @@ def test_the_wait_grows_while_a_partition_is_held_back_and_nothing_comes() -> No
     assert waits[-1] == 500
 
 
-def test_nothing_is_asked_for_while_the_memory_bound_is_reached() -> None:
+def test_nothing_is_requested_while_the_memory_bound_is_reached() -> None:
     """Reading continues when record batches are acknowledged; in the end nothing is held."""
     bench = FetcherHarness()
     bench.start()
@@ -230,7 +230,7 @@ def test_requests_wait_less_while_partitions_join_one_after_the_other() -> None:
     assert bench.request().content.max_wait_ms == 500
 
 
-def test_only_topics_that_were_not_answered_for_are_asked_about() -> None:
+def test_only_topics_that_were_not_answered_for_are_requested() -> None:
     """The partitions of others are read meanwhile."""
     other = TopicPartition("other", 0)
     bench = FetcherHarness(leaders={A: 1, B: 1, other: 1})
@@ -241,7 +241,7 @@ def test_only_topics_that_were_not_answered_for_are_asked_about() -> None:
     assert bench.cluster.wanted == {"other"}
 
 
-def test_a_partition_without_a_leader_is_in_trouble_and_looked_for() -> None:
+def test_a_partition_without_a_leader_is_a_problem_and_is_retried() -> None:
     """Its topic is known: it is not waited for in silence."""
     bench = FetcherHarness()
     bench.cluster.answered.add("t")
@@ -310,7 +310,7 @@ def test_refused_metadata_is_looked_at_again() -> None:
     assert bench.request().positions == named((A, 0))
 
 
-def test_many_partitions_without_a_leader_ask_calmly() -> None:
+def test_many_partitions_without_a_leader_cause_few_requests() -> None:
     """The pauses grow together: metadata is not asked for faster and faster."""
     bench = FetcherHarness()
     bench.cluster.leaders.clear()
@@ -323,7 +323,7 @@ def test_many_partitions_without_a_leader_ask_calmly() -> None:
     assert bench.cluster.soonest > 3
 
 
-def test_a_position_outside_the_log_is_somebody_elses_decision() -> None:
+def test_a_position_outside_of_the_log_is_passed_to_the_listener() -> None:
     """The partition waits until it gets a new position."""
     bench = FetcherHarness()
     bench.start()
@@ -341,7 +341,7 @@ def test_a_position_outside_the_log_is_somebody_elses_decision() -> None:
     assert bench.offsets(A) == [500, 501]
 
 
-def test_a_finished_partition_leaves_and_a_finished_task_asks_no_more() -> None:
+def test_finished_partitions_are_not_fetched() -> None:
     """A bounded run ends by position."""
     bench = FetcherHarness(stop_at=2)
     bench.start()
@@ -584,7 +584,7 @@ def test_partitions_that_wait_for_the_target_leave_memory_for_the_others() -> No
     assert first.most_of_a_partition == {most}
 
 
-def test_the_fewer_partitions_have_more_to_read_the_more_of_each_is_asked_for() -> None:
+def test_fewer_partitions_with_data_get_larger_requests() -> None:
     """Over a long line one megabyte per round trip would be little."""
     bench = FetcherHarness(max_partition_bytes=-1)
     bench.budget.limit = 32 << 20

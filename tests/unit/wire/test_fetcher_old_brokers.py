@@ -186,7 +186,7 @@ def test_an_error_takes_the_partition_out_until_metadata_is_fresh() -> None:
 
 
 @pytest.mark.parametrize("is_known", [False, True], ids=["no such API", "not authorized"])
-def test_reading_goes_on_where_nobody_can_tell(is_known: bool) -> None:
+def test_reading_continues_if_the_epoch_end_is_unknown(is_known: bool) -> None:
     """`check --connect` says that a log that was cut is not noticed there."""
     bench = EpochBench()
     if not is_known:

@@ -120,7 +120,7 @@ def test_a_length_that_makes_no_sense_is_refused(length: int) -> None:
         feed(FrameReader(), struct.pack(">i", length) + b"x" * 10, [])
 
 
-def test_nobody_gets_much_room_before_being_known() -> None:
+def test_large_frames_are_rejected_before_authentication() -> None:
     """A few bytes of a stranger must not set a gigabyte aside; a broker's may."""
     announced = struct.pack(">i", MAX_UNTRUSTED_FRAME_BYTES + 1)
     with pytest.raises(WireError, match="is a Kafka listener"):

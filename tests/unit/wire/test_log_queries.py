@@ -62,7 +62,7 @@ class Asked:
 
 
 @pytest.mark.parametrize("end", [(4, 120), (-1, -1)], ids=["known", "older than the log"])
-def test_the_leader_says_where_the_epoch_ended(end: tuple[int, int]) -> None:
+def test_the_leader_shows_where_the_epoch_ended(end: tuple[int, int]) -> None:
     """The request carries the epoch in question and the leader's current one."""
     asked = Asked()
     asked.ask(5)
@@ -85,7 +85,7 @@ def test_an_error_of_the_leader_is_handed_on() -> None:
     assert asked.heard == [("failed", 74)]
 
 
-def test_a_broker_without_the_api_is_told_apart_from_a_lost_one() -> None:
+def test_a_broker_without_the_api_is_distinguished_from_a_lost_one() -> None:
     """The caller continues without the check on one, and asks again on the other."""
     without = Asked()
     without.cluster.connection(1).refused_keys.add(KEY)

@@ -134,7 +134,7 @@ def test_aborted_transactions_are_dropped_until_their_marker() -> None:
     assert (admitted.position, admitted.aborted_records) == (7, 3)
 
 
-def test_interleaved_producers_are_told_apart_whatever_the_lists_order() -> None:
+def test_interleaved_producers_are_distinguished_whatever_the_lists_order() -> None:
     """Two aborted, one committed and one plain producer share the partition."""
     records = [
         transactional(0, 1, 7),
@@ -175,7 +175,7 @@ def test_a_transaction_that_spans_responses_stays_dropped() -> None:
     assert second.position == 8
 
 
-def test_without_a_list_everything_but_markers_goes_on() -> None:
+def test_without_aborted_transactions_all_batches_but_markers_are_copied() -> None:
     """read_uncommitted."""
     records = response(transactional(0, 2, 7), marker(2, 7, commits=False))
 
@@ -187,7 +187,7 @@ def test_without_a_list_everything_but_markers_goes_on() -> None:
 
 @settings(max_examples=80)
 @given(place=st.integers(0, 10**6), bit=st.integers(0, 7))
-def test_nothing_damaged_passes_or_is_skipped(place: int, bit: int) -> None:
+def test_corrupt_batches_are_neither_copied_nor_skipped(place: int, bit: int) -> None:
     """Wherever a bit flips under the CRC, header included, reading stops before that batch."""
     good, bad = encode(numbered(0, 3)), encode(numbered(3, 3))
     bad[21 + place % (len(bad) - 21)] ^= 1 << bit
@@ -352,7 +352,7 @@ def test_a_tiny_one_without_wanted_records_leaves_no_trace() -> None:
     assert (out.runs, out.source_size) == ((OffsetRun(6, 2),), sum(len(one) for one in kept))
 
 
-def test_large_ones_and_those_of_many_records_are_left_alone() -> None:
+def test_large_ones_and_those_of_many_records_are_not_changed() -> None:
     """They pass raw between what is joined before and behind them."""
     raw = [
         *(encode(numbered(offset, 1)) for offset in range(3)),
@@ -412,7 +412,7 @@ def test_what_only_looks_tiny_is_not_joined(codec: int) -> None:
     assert [out.view.obj is records.obj for out in admitted.batches] == [True] * 3
 
 
-def test_a_damaged_one_behind_tiny_ones_stops_reading_there() -> None:
+def test_a_corrupt_batch_after_tiny_ones_stops_reading() -> None:
     """Its CRC fits, its record does not: those before it go on, the next fetch begins with it."""
     bad = encode(numbered(3, 1))
     bad[61] += 2  # the length of the record
@@ -467,7 +467,7 @@ def test_what_was_sent_is_never_joined() -> None:
     assert [out.count for out in pending] == [3]
 
 
-def test_many_records_that_wait_are_left_alone_however_few_their_bytes() -> None:
+def test_many_small_queued_records_are_not_merged() -> None:
     """Compression makes them small, not cheap to cut."""
     budget = MemoryBudget(1 << 30)
     count = MAX_TINY_RECORDS + 1

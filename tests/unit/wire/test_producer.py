@@ -230,7 +230,7 @@ def test_a_connection_lost_with_five_in_flight_loses_and_repeats_nothing(appende
     bench.check_all_copied_once()
 
 
-def test_a_failed_partition_waits_and_the_others_go_on() -> None:
+def test_a_failed_partition_waits_and_the_others_continue() -> None:
     """Nothing of it is sent in its pause, not even what is offered then."""
     bench = ProducerHarness()
     bench.offer(1)
@@ -379,6 +379,7 @@ def test_a_partition_without_a_leader_is_reported_and_served_later() -> None:
     """Metadata brings the leader; order is kept."""
     bench = ProducerHarness()
     leader = bench.cluster.leaders.pop(TP)
+    bench.cluster.answered.add(TP.topic)
     bench.offer(1, 1)
     bench.producer.send_ready()
     assert bench.listener.troubles == [error_codes.NO_LEADER]
@@ -392,6 +393,24 @@ def test_a_partition_without_a_leader_is_reported_and_served_later() -> None:
     bench.settle()
     bench.check_all_copied_once()
     assert bench.listener.recoveries == 1
+
+
+def test_a_batch_waits_without_an_error_when_there_is_no_metadata_of_its_topic_yet() -> None:
+    """A response about other topics does not mean that the partition has no leader."""
+    bench = ProducerHarness()
+    leader = bench.cluster.leaders.pop(TP)
+    bench.offer(1, 1)
+    bench.cluster.learn()
+    assert bench.cluster.wanted == {TP.topic}
+
+    bench.cluster.leaders[TP] = leader
+    bench.cluster.learn()
+    bench.producer.send_ready()
+
+    bench.settle()
+    bench.check_all_copied_once()
+    assert bench.listener.troubles == []
+    assert bench.cluster.refreshes == 0
 
 
 def test_out_of_order_twice_means_that_both_sides_are_compared() -> None:

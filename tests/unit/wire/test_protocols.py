@@ -168,7 +168,7 @@ def test_tags_of_newer_brokers_are_stepped_over() -> None:
     assert data.aborted == (AbortedTransaction(1, 2),)
 
 
-def test_produce_requests_decode_to_what_was_asked_for() -> None:
+def test_produce_requests_decode_to_what_was_requested() -> None:
     """Several topics and partitions; every buffer in its place; nothing joined or copied."""
     parts = [
         (TopicPartition("orders", 0), memoryview(b"a" * 10)),

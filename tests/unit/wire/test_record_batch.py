@@ -235,7 +235,7 @@ def test_varints_are_read_by_another_decoder(value: int) -> None:
 
 @pytest.mark.parametrize("delta", [b"\x00", b"\x01", b"\x80\x01", b"\xff" * 9 + b"\x01"])
 @pytest.mark.parametrize("commits", [True, False])
-def test_markers_are_told_apart_whatever_their_timestamp_delta(
+def test_markers_are_distinguished_whatever_their_timestamp_delta(
     *, commits: bool, delta: bytes
 ) -> None:
     """The marker's type stands behind a varint of one to ten bytes."""
@@ -267,7 +267,7 @@ def test_what_a_java_producer_left_in_a_log_is_understood(name: str, codec: int)
     )
 
 
-def test_a_brokers_own_markers_are_told_apart() -> None:
+def test_a_brokers_own_markers_are_distinguished() -> None:
     """Golden bytes of a committed and then an aborted transaction, markers written by a broker."""
     raw = bytearray((GOLDEN / "transactions.bin").read_bytes())
 

@@ -119,7 +119,7 @@ def test_log_append_time_is_stamped_on_every_record(
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_the_source_view_is_left_alone(codec: int) -> None:
+def test_the_source_view_is_not_changed(codec: int) -> None:
     """A reframed batch has bytes of its own; a second try from the same buffer works."""
     raw = encode([one for one in numbered(0, 9) if one.offset != 4], codec=codec)
     before = bytes(raw)

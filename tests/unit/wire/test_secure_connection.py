@@ -163,7 +163,7 @@ def test_a_certificate_that_is_no_good_is_a_refusal(
     assert f"cluster 'b': broker {peer.address}" in sentence
 
 
-def test_another_host_passes_if_nobody_minds(loop: EventLoop) -> None:
+def test_another_host_is_accepted_without_hostname_verification(loop: EventLoop) -> None:
     """`ssl.endpoint.identification.algorithm=` as people have it."""
     tls = TlsSettings(trusted=AUTHORITY.pem, verifies_hostname=False)
     with SecureBroker(context(AUTHORITY.wrong_host())) as peer:
@@ -221,7 +221,7 @@ def _answer_in_tls(peer: socket.socket) -> None:
         (SecuritySettings(), _answer_in_tls),
     ],
 )
-def test_who_speaks_something_else_is_told_which_key_to_look_at(
+def test_a_wrong_protocol_error_names_the_key(
     loop: EventLoop, security: SecuritySettings, script: Callable[[socket.socket], None]
 ) -> None:
     """TLS to a plain listener and the other way round are mistakes that everybody makes."""
@@ -351,13 +351,13 @@ def test_a_mechanism_that_the_broker_does_not_have_is_a_refusal(loop: EventLoop)
     assert "SCRAM-SHA-256: check sasl.mechanism (it offers PLAIN)" in sentence
 
 
-def test_a_login_where_nobody_asks_for_one_is_a_refusal(loop: EventLoop) -> None:
+def test_sasl_to_a_listener_without_sasl_is_rejected(loop: EventLoop) -> None:
     """The listener is another one than the file says."""
     with SecureBroker() as peer:
         assert "security.protocol=PLAINTEXT" in refused(loop, SASL, peer)
 
 
-def test_no_login_where_one_is_asked_for_names_the_key(loop: EventLoop) -> None:
+def test_a_missing_login_is_explained_with_the_key(loop: EventLoop) -> None:
     """The broker hangs up without a word."""
     with SecureBroker(login=PLAIN) as peer:
         (outcome,), _ = ask(loop, SecuritySettings(), peer.address, [[b"x"]])
@@ -525,7 +525,7 @@ def _waits_for_a_token(connection: BrokerConnection) -> bool:
     return connection._authenticator is not None and connection._authenticator.is_computing
 
 
-def test_nobody_else_waits_for_a_token(loop: EventLoop, clock: ManualClock) -> None:
+def test_a_token_request_blocks_no_other_connection(loop: EventLoop, clock: ManualClock) -> None:
     """The endpoint is silent; another cluster's requests are answered meanwhile."""
     with TokenEndpoint({"me": "secret"}) as endpoint, SecureBroker(login=PLAIN) as peer:
         endpoint.mood = ResponseMode.SILENT

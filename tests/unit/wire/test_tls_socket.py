@@ -140,7 +140,7 @@ def test_what_arrives_is_read_to_its_end(sizes: list[int], room: int) -> None:
     assert bytes(received) == b"".join(sent)
 
 
-def test_the_end_is_told_after_what_came_before_it() -> None:
+def test_the_end_is_reported_after_earlier_reports() -> None:
     """As a socket does."""
     with pair() as (sock, peer):
         peer.sendall(b"last")

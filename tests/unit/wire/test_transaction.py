@@ -181,7 +181,7 @@ def test_a_lost_connection_is_opened_again_and_the_same_asked() -> None:
 
 
 @pytest.mark.parametrize("code", [CONCURRENT, LOADING])
-def test_a_busy_coordinator_is_asked_soon_again_and_ever_less_often(code: int) -> None:
+def test_a_busy_coordinator_is_retried_with_back_off(code: int) -> None:
     """It writes the markers of the transaction before, which takes milliseconds as a rule."""
     bench = Bench()
     bench.transactions.add_partitions([ONE])
@@ -202,7 +202,7 @@ def test_a_busy_coordinator_is_asked_soon_again_and_ever_less_often(code: int) -
     assert not bench.transactions.error_code
 
 
-def test_refused_partitions_are_named_and_the_others_asked_for_again() -> None:
+def test_refused_partitions_are_named_and_the_others_requested_again() -> None:
     """A coordinator adds all partitions of a request or none."""
     bench = Bench()
     bench.transactions.add_partitions([ONE, TWO])
@@ -217,7 +217,7 @@ def test_refused_partitions_are_named_and_the_others_asked_for_again() -> None:
     assert not bench.transactions.contains(TWO)
 
 
-def test_an_end_waits_for_partitions_that_were_asked_for() -> None:
+def test_an_end_waits_for_partitions_that_were_requested() -> None:
     """Otherwise nobody would know whether the transaction is open."""
     bench = Bench()
     bench.open()
@@ -230,7 +230,7 @@ def test_an_end_waits_for_partitions_that_were_asked_for() -> None:
 
 
 @pytest.mark.parametrize("code", [47, 48, 49, 53, 90, 120])
-def test_whoever_is_fenced_or_refused_asks_nothing_more(code: int) -> None:
+def test_a_fenced_or_rejected_client_sends_no_more_requests(code: int) -> None:
     """Fenced, in a wrong state, unauthorized: only the driver can help."""
     bench = Bench()
     bench.open()

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from sparkmirror.config.files.properties import Property
 from sparkmirror.config.keys.connector_classes import ConnectorClass
+from sparkmirror.config.keys.connector_keys import DEPRECATED
 from sparkmirror.config.keys.security_keys import SECURITY_KEY_NAMES
 from sparkmirror.config.keys.service_profiles import (
     FACTOR,
@@ -24,7 +25,7 @@ from sparkmirror.config.keys.service_profiles import (
     TARGET_KEY,
     profile_settings,
 )
-from sparkmirror.config.keys.table import DEPRECATED, GLOBAL_CONNECTOR_NAMES
+from sparkmirror.config.keys.table import GLOBAL_CONNECTOR_NAMES
 from sparkmirror.config.keys.worker_keys import GLOBAL_WORKER_PREFIXES
 from sparkmirror.model import Flow
 

@@ -24,7 +24,6 @@ from sparkmirror.config.keys.connector_keys import (
     DEPRECATED,
     FLOW_ONLY_KEYS,
     INCIDENT_POLICY_KEYS,
-    REMOVED,
     SHARED_KEYS,
     SPARKMIRROR_KEYS,
 )
@@ -132,7 +131,7 @@ WORKER_SECTIONS = (
         tuple(sorted(IGNORED_WORKER_CONFIG_KEYS.items())),
     ),
     Section(
-        "REST and figures",
+        "REST and metrics",
         "`<key>` in the worker's file",
         SERVER_KEYS,
         tuple((f"{prefix}*", why) for prefix, why in sorted(IGNORED_PREFIXES.items())),
@@ -156,25 +155,3 @@ def nearest_name(name: str, known: Iterable[str]) -> str | None:
     """Return the known name most similar to `name`, or None."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.75)
     return close[0] if close else None
-
-
-__all__ = [
-    "CLIENT",
-    "CLIENT_ROLES",
-    "CONNECTOR",
-    "DEPRECATED",
-    "GLOBAL_CONNECTOR_NAMES",
-    "IGNORED_CLIENT_KEYS",
-    "IGNORED_WORKER_KEYS",
-    "REMOVED",
-    "SECTIONS",
-    "SECURITY",
-    "TOP_LEVEL",
-    "WORKER",
-    "WORKER_SECTIONS",
-    "Section",
-    "all_keys",
-    "by_name",
-    "differing_defaults",
-    "nearest_name",
-]

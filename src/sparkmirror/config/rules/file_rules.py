@@ -13,15 +13,10 @@ from sparkmirror.config.files.config_reader import ConfigReader
 from sparkmirror.config.files.layering import Origin
 from sparkmirror.config.files.notices import ConfigReport, Notice, NoticeLevel, notice_at_line
 from sparkmirror.config.files.properties import PropertiesFile, Property
+from sparkmirror.config.keys.client_keys import IGNORED_CLIENT_KEYS
+from sparkmirror.config.keys.connector_keys import DEPRECATED
 from sparkmirror.config.keys.rest_keys import HTTPS_PREFIX
-from sparkmirror.config.keys.table import (
-    CLIENT,
-    CONNECTOR,
-    DEPRECATED,
-    IGNORED_CLIENT_KEYS,
-    TOP_LEVEL,
-    nearest_name,
-)
+from sparkmirror.config.keys.table import CLIENT, CONNECTOR, TOP_LEVEL, nearest_name
 from sparkmirror.config.keys.value_types import InvalidValueError, valid_topic_characters
 from sparkmirror.config.keys.worker_keys import (
     BYTE_ARRAY_CONVERTER,

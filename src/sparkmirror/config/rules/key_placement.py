@@ -11,23 +11,21 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from sparkmirror.config.files.notices import NoticeLevel
+from sparkmirror.config.keys.client_keys import IGNORED_CLIENT_KEYS
 from sparkmirror.config.keys.config_def import NO_JAVA_PLUGIN
+from sparkmirror.config.keys.connector_keys import DEPRECATED, REMOVED
 from sparkmirror.config.keys.rest_keys import HTTPS_KEYS, HTTPS_PREFIX
 from sparkmirror.config.keys.table import (
     CLIENT,
     CLIENT_ROLES,
     CONNECTOR,
-    DEPRECATED,
     GLOBAL_CONNECTOR_NAMES,
-    IGNORED_CLIENT_KEYS,
-    IGNORED_WORKER_KEYS,
-    REMOVED,
     SECURITY,
     TOP_LEVEL,
     WORKER,
     nearest_name,
 )
-from sparkmirror.config.keys.worker_keys import STORAGES
+from sparkmirror.config.keys.worker_keys import IGNORED_WORKER_KEYS, STORAGES
 from sparkmirror.model import Flow
 
 _CLIENT_PREFIXES = tuple(f"{role}." for role in CLIENT_ROLES)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Target states of `run`: the flows of the file, their owners and their commands.
+"""Desired states of the connectors of `run`: from the file, flow ownership and commands.
 
 A flow has three connectors. They run while this process owns the flow and its target states have
 been read; otherwise they are on standby. The main thread applies reloads, the supervisor's polls.
@@ -17,13 +17,13 @@ from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.config.worker_settings import GroupSettings
 from sparkmirror.connectors.connector_states import ConnectorState, ReportedState, source_state
-from sparkmirror.connectors.targets import (
+from sparkmirror.connectors.desired_state import (
     ConnectorSpec,
-    Desired,
+    DesiredConnector,
+    DesiredConnectors,
+    DesiredState,
     InstanceView,
     Restart,
-    Target,
-    Wanted,
 )
 from sparkmirror.formats.connect_config_records import TargetState
 from sparkmirror.formats.connect_status_records import RunState
@@ -33,15 +33,15 @@ from sparkmirror.runtime.ownership import FlowOwnership, OwnershipStatus
 from sparkmirror.spark.flow_status import FlowSnapshot, FlowState, FlowStatus
 
 _IDLE = {
-    TargetState.PAUSED: (Desired.PAUSED, RunState.PAUSED),
-    TargetState.STOPPED: (Desired.STOPPED, RunState.STOPPED),
+    TargetState.PAUSED: (DesiredState.PAUSED, RunState.PAUSED),
+    TargetState.STOPPED: (DesiredState.STOPPED, RunState.STOPPED),
 }
 _SLOW = "the previous instance has not ended; its successor waits"
 
 
 @dataclass(slots=True)
 class MirrorFlow:
-    """One flow. Any thread may read it; only `MirrorTargets` changes it."""
+    """One flow. Any thread may read it; only `MirrorReconciler` changes it."""
 
     settings: FlowSettings
     group: GroupSettings
@@ -85,19 +85,19 @@ class MirrorFlow:
         is_ours = self.ownership.is_owner and not self.is_leaving
         return is_ours and self.commands.target_states is not None
 
-    def targets(self) -> dict[str, Target]:
+    def desired_connectors(self) -> dict[str, DesiredConnector]:
         if self.is_leaving and self.successor is None:
             return {}
         return {
-            connector_name(self.flow, kind): Target(self._desired(kind), spec)
+            connector_name(self.flow, kind): DesiredConnector(self._desired(kind), spec)
             for kind, spec in self.specs.items()
         }
 
-    def _desired(self, kind: ConnectorClass) -> Desired:
+    def _desired(self, kind: ConnectorClass) -> DesiredState:
         if not self.is_ready:
-            return Desired.STANDBY
+            return DesiredState.STANDBY
         state = (self.commands.target_states or {}).get(kind, TargetState.STARTED)
-        return Desired.RUNNING if state is TargetState.STARTED else _IDLE[state][0]
+        return DesiredState.RUNNING if state is TargetState.STARTED else _IDLE[state][0]
 
     def restarts(self) -> list[Restart]:
         return [
@@ -110,7 +110,7 @@ class MirrorFlow:
     def state(self, kind: ConnectorClass, instances: Mapping[str, InstanceView]) -> ConnectorState:
         """Return the state of one connector, as the REST API shows it."""
         view = instances.get(connector_name(self.flow, kind))
-        is_here = view is not None and (view.is_active or view.desired is not Desired.STANDBY)
+        is_here = view is not None and (view.is_active or view.desired is not DesiredState.STANDBY)
         if view is not None and is_here:
             return view.state
         target_state = (self.commands.target_states or {}).get(kind)
@@ -151,7 +151,7 @@ class MirrorFlow:
         return ", ".join(f"{kind.value} is {state.lower()}" for kind, state in states.items())
 
 
-_IDLE_TARGETS = (Desired.PAUSED, Desired.STOPPED)
+_IDLE_TARGETS = (DesiredState.PAUSED, DesiredState.STOPPED)
 
 
 def connector_name(flow: Flow, kind: ConnectorClass) -> str:
@@ -184,12 +184,12 @@ def _merged(
     )
 
 
-class MirrorTargets:
-    """The flows of the file, and the target states of their connectors."""
+class MirrorReconciler:
+    """The flows of the file, and the desired states of their connectors."""
 
     def __init__(
         self,
-        reading: ParsedRun,
+        parsed_run: ParsedRun,
         make_ownership: Callable[[FlowSettings, GroupSettings], FlowOwnership],
         make_commands: Callable[[FlowSettings], FlowCommands],
         *,
@@ -201,8 +201,8 @@ class MirrorTargets:
         self._lock = threading.Lock()
         # Replaced as a whole: any thread may read it.
         self._flows = {
-            flow: self._make(one.settings, reading.groups[flow])
-            for flow, one in reading.flows.items()
+            flow: self._make(one.settings, parsed_run.groups[flow])
+            for flow, one in parsed_run.flows.items()
         }
 
     def _make(self, settings: FlowSettings, group: GroupSettings) -> MirrorFlow:
@@ -220,14 +220,14 @@ class MirrorTargets:
 
     # --- the main thread
 
-    def apply(self, reading: ParsedRun) -> None:
+    def apply(self, parsed_run: ParsedRun) -> None:
         """Apply a newer file. Returns at once."""
         with self._lock:
             flows = dict(self._flows)
-            for flow in flows.keys() - reading.flows.keys():
+            for flow in flows.keys() - parsed_run.flows.keys():
                 _leave(flows[flow], None)
-            for flow, parsed in reading.flows.items():
-                settings, group = parsed.settings, reading.groups[flow]
+            for flow, parsed in parsed_run.flows.items():
+                settings, group = parsed.settings, parsed_run.groups[flow]
                 if flow not in flows:
                     flows[flow] = self._make(settings, group)
                     _start(flows[flow])
@@ -235,7 +235,7 @@ class MirrorTargets:
                     _leave(flows[flow], (settings, group))
                 else:
                     _change(flows[flow], settings)
-            self._flows = {flow: flows[flow] for flow in (*reading.flows, *flows)}
+            self._flows = {flow: flows[flow] for flow in (*parsed_run.flows, *flows)}
 
     def stop(self, seconds: float) -> None:
         """Leave all groups; wait at most `seconds`."""
@@ -248,14 +248,16 @@ class MirrorTargets:
 
     # --- the supervisor's thread
 
-    def poll(self) -> Wanted:
-        """Return the targets of all connectors; replaces flows that have left by successors."""
+    def poll(self) -> DesiredConnectors:
+        """Return all desired connectors; replaces flows that have left by successors."""
         with self._lock:
             self._replace_left()
             flows = self.flows()
-            targets = {name: target for one in flows for name, target in one.targets().items()}
+            connectors = {
+                name: desired for one in flows for name, desired in one.desired_connectors().items()
+            }
             restarts = [restart for one in flows for restart in one.restarts()]
-        return Wanted(targets, tuple(restarts))
+        return DesiredConnectors(connectors, tuple(restarts))
 
     def announce(self, names: Collection[str]) -> None:
         """Do nothing: each process reports only its own connectors."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import struct
 
-from sparkmirror.wire.corrupt_batch import offset_after_corrupt_batch
+from sparkmirror.task.corrupt_batches import offset_after_corrupt_batch
 from support.data.record_batches import encode, numbered
 
 END = 1_000
@@ -18,7 +18,7 @@ def damaged(first: int, count: int) -> bytearray:
     return batch
 
 
-def test_a_sound_neighbour_says_where_to_go_on() -> None:
+def test_the_next_valid_batch_gives_the_position() -> None:
     """Even if the damaged header claims something else."""
     batch = damaged(10, 5)
     struct.pack_into(">i", batch, 23, 700)
@@ -26,13 +26,13 @@ def test_a_sound_neighbour_says_where_to_go_on() -> None:
     assert offset_after_corrupt_batch(records, 10, END) == 15
 
 
-def test_without_a_neighbour_the_header_is_believed_within_the_log() -> None:
+def test_without_a_next_batch_the_header_counts_within_the_log() -> None:
     """It is all there is; the broker's end of the log is the limit."""
     assert offset_after_corrupt_batch(memoryview(damaged(10, 5)), 10, END) == 15
     assert offset_after_corrupt_batch(memoryview(damaged(10, 5)), 10, 14) is None
 
 
-def test_a_damaged_neighbour_is_no_witness() -> None:
+def test_a_corrupt_next_batch_gives_no_position() -> None:
     """Then the first one's own header must do, and after it the neighbour's turn comes."""
     records = memoryview(damaged(10, 5) + damaged(15, 2))
     assert offset_after_corrupt_batch(records, 10, END) == 15

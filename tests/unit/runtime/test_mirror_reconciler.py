@@ -17,12 +17,12 @@ from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.config.worker_settings import GroupSettings
 from sparkmirror.connectors.connector_states import ConnectorState, ReportedState
-from sparkmirror.connectors.targets import Desired, InstanceView, Restart
+from sparkmirror.connectors.desired_state import DesiredState, InstanceView, Restart
 from sparkmirror.formats.connect_config_records import TargetState
 from sparkmirror.formats.connect_status_records import RunState
 from sparkmirror.model import Flow
 from sparkmirror.runtime.commands import FlowCommands, RestartCommand, TargetStates
-from sparkmirror.runtime.mirror_targets import MirrorFlow, MirrorTargets, connector_name
+from sparkmirror.runtime.mirror_reconciler import MirrorFlow, MirrorReconciler, connector_name
 from sparkmirror.runtime.ownership import FlowOwnership, OwnershipStatus
 from sparkmirror.spark.flow_status import FlowState, FlowStatus
 from sparkmirror.wire.settings import ConnectionSettings
@@ -107,8 +107,8 @@ class Bench:
         self.reading = read()
         self.ownerships: list[ManualOwnership] = []
         self.all_commands: list[ManualCommands] = []
-        self.targets = MirrorTargets(self.reading, self._own, self._command)
-        self.targets.start()
+        self.reconciler = MirrorReconciler(self.reading, self._own, self._command)
+        self.reconciler.start()
 
     def _own(self, settings: FlowSettings, group: GroupSettings) -> FlowOwnership:
         self.ownerships.append(ManualOwnership(settings, group))
@@ -123,25 +123,25 @@ class Bench:
             one.is_owner = True
 
     def apply(self, *lines: str) -> None:
-        self.targets.apply(read(*lines))
+        self.reconciler.apply(read(*lines))
 
-    def desired(self) -> dict[str, Desired]:
-        return {name: target.desired for name, target in self.targets.poll().targets.items()}
+    def desired(self) -> dict[str, DesiredState]:
+        return {name: target.desired for name, target in self.reconciler.poll().connectors.items()}
 
     def flows(self) -> list[Flow]:
-        return [one.flow for one in self.targets.flows()]
+        return [one.flow for one in self.reconciler.flows()]
 
     def identities(self) -> dict[str, object]:
-        targets = self.targets.poll().targets
+        targets = self.reconciler.poll().connectors
         return {name: target.spec.identity for name, target in targets.items() if target.spec}
 
     @property
     def ab(self) -> MirrorFlow:
-        return self.targets.flows()[0]
+        return self.reconciler.flows()[0]
 
     @property
     def ba(self) -> MirrorFlow:
-        return self.targets.flows()[1]
+        return self.reconciler.flows()[1]
 
 
 def name(kind: ConnectorClass, flow: Flow = AB) -> str:
@@ -158,20 +158,20 @@ def bench() -> Bench:
     return made
 
 
-def test_connectors_stand_by_until_their_pair_is_owned_and_its_commands_are_read() -> None:
+def test_connectors_stand_by_until_their_flow_is_owned_and_its_commands_are_read() -> None:
     bench = Bench()
     assert [one.calls for one in bench.ownerships] == [["start"], ["start"]]
-    assert bench.desired() == dict.fromkeys(ALL, Desired.STANDBY)
+    assert bench.desired() == dict.fromkeys(ALL, DesiredState.STANDBY)
     bench.own()
     bench.all_commands[0].target_states = None
     assert bench.desired() == {
-        **dict.fromkeys(ALL, Desired.STANDBY),
-        name(HEARTBEAT, BA): Desired.RUNNING,
+        **dict.fromkeys(ALL, DesiredState.STANDBY),
+        name(HEARTBEAT, BA): DesiredState.RUNNING,
     }
     bench.all_commands[0].target_states = {}
-    assert bench.desired() == dict.fromkeys(ALL, Desired.RUNNING)
+    assert bench.desired() == dict.fromkeys(ALL, DesiredState.RUNNING)
     bench.ownerships[0].is_owner = False
-    assert bench.desired()[name(SOURCE)] is Desired.STANDBY
+    assert bench.desired()[name(SOURCE)] is DesiredState.STANDBY
 
 
 def test_a_command_reaches_one_connector_and_stays_through_a_newer_file(bench: Bench) -> None:
@@ -180,10 +180,10 @@ def test_a_command_reaches_one_connector_and_stays_through_a_newer_file(bench: B
         SOURCE: TargetState.PAUSED,
     }
     expected = {
-        name(SOURCE): Desired.PAUSED,
-        name(CHECKPOINT): Desired.STOPPED,
-        name(HEARTBEAT): Desired.RUNNING,
-        name(HEARTBEAT, BA): Desired.RUNNING,
+        name(SOURCE): DesiredState.PAUSED,
+        name(CHECKPOINT): DesiredState.STOPPED,
+        name(HEARTBEAT): DesiredState.RUNNING,
+        name(HEARTBEAT, BA): DesiredState.RUNNING,
     }
     assert bench.desired() == expected
     bench.apply("a->b.groups = g")
@@ -192,8 +192,8 @@ def test_a_command_reaches_one_connector_and_stays_through_a_newer_file(bench: B
 
 def test_a_restart_is_taken_once_and_names_the_connector(bench: Bench) -> None:
     bench.all_commands[0].restarts = [RestartCommand(SOURCE, only_failed=True)]
-    assert bench.targets.poll().restarts == (Restart(name(SOURCE), only_failed=True),)
-    assert bench.targets.poll().restarts == ()
+    assert bench.reconciler.poll().restarts == (Restart(name(SOURCE), only_failed=True),)
+    assert bench.reconciler.poll().restarts == ()
 
 
 @pytest.mark.parametrize(
@@ -216,25 +216,25 @@ def test_only_connectors_that_a_change_concerns_get_another_identity(
 
 
 def test_the_same_file_again_keeps_every_spec_equal(bench: Bench) -> None:
-    before = bench.targets.poll().targets
+    before = bench.reconciler.poll().connectors
     bench.apply()
-    assert bench.targets.poll().targets == before
+    assert bench.reconciler.poll().connectors == before
 
 
-def test_a_pair_with_another_group_leaves_before_it_joins(bench: Bench) -> None:
+def test_a_flow_with_another_group_leaves_before_it_joins(bench: Bench) -> None:
     """Its counters are kept meanwhile: it stands by."""
     groups = {**bench.reading.groups, AB: GroupSettings("other")}
-    bench.targets.apply(replace(bench.reading, groups=groups))
+    bench.reconciler.apply(replace(bench.reading, groups=groups))
     assert bench.ownerships[0].calls == ["start", "stop"]
     assert bench.all_commands[0].calls == ["start", "stop"]
-    assert bench.desired()[name(SOURCE)] is Desired.STANDBY
+    assert bench.desired()[name(SOURCE)] is DesiredState.STANDBY
     assert len(bench.ownerships) == 2
     bench.ownerships[0].has_left = True
-    bench.targets.poll()
+    bench.reconciler.poll()
     assert bench.ownerships[2].calls == ["start"]
     assert bench.ownerships[2].group.group_id == "other"
     bench.own()
-    assert bench.desired()[name(SOURCE)] is Desired.RUNNING
+    assert bench.desired()[name(SOURCE)] is DesiredState.RUNNING
     assert bench.flows() == [AB, BA]
 
 
@@ -251,44 +251,44 @@ def test_a_process_that_was_not_let_in_joins_again_with_other_credentials() -> N
     bench.apply(SSL)
     assert bench.ownerships[0].calls == ["start", "stop"]
     bench.ownerships[0].has_left = True
-    bench.targets.poll()
+    bench.reconciler.poll()
     assert bench.ownerships[2].calls == ["start"]
 
 
-def test_a_removed_pair_is_in_view_until_it_has_left(bench: Bench) -> None:
-    bench.targets.apply(without(bench.reading, AB))
-    assert bench.desired() == {name(HEARTBEAT, BA): Desired.RUNNING}
+def test_a_removed_flow_is_in_view_until_it_has_left(bench: Bench) -> None:
+    bench.reconciler.apply(without(bench.reading, AB))
+    assert bench.desired() == {name(HEARTBEAT, BA): DesiredState.RUNNING}
     assert bench.flows() == [BA, AB]
     bench.ownerships[0].has_left = True
-    bench.targets.poll()
+    bench.reconciler.poll()
     assert bench.flows() == [BA]
 
 
-def test_a_pair_that_comes_back_before_it_has_left_joins_once(bench: Bench) -> None:
-    bench.targets.apply(without(bench.reading, AB))
+def test_a_flow_readded_before_it_left_joins_once(bench: Bench) -> None:
+    bench.reconciler.apply(without(bench.reading, AB))
     bench.apply()
     bench.apply("a->b.topics = t")
-    bench.targets.poll()
+    bench.reconciler.poll()
     assert len(bench.ownerships) == 2
     bench.ownerships[0].has_left = True
-    bench.targets.poll()
+    bench.reconciler.poll()
     assert len(bench.ownerships) == 3
     assert bench.ownerships[2].settings.policy.topics == ("t",)
     assert bench.flows() == [AB, BA]
 
 
-def test_a_new_pair_joins_its_group() -> None:
+def test_a_new_flow_joins_its_group() -> None:
     bench = Bench()
-    bench.targets.apply(without(bench.reading, BA))
+    bench.reconciler.apply(without(bench.reading, BA))
     bench.ownerships[1].has_left = True
-    bench.targets.poll()
+    bench.reconciler.poll()
     bench.apply()
     assert bench.ownerships[2].calls == ["start"]
     assert bench.flows() == [AB, BA]
 
 
 def test_the_end_leaves_every_group(bench: Bench) -> None:
-    bench.targets.stop(0.0)
+    bench.reconciler.stop(0.0)
     assert [one.calls for one in bench.ownerships] == [["start", "stop"]] * 2
     assert [one.calls for one in bench.all_commands] == [["start", "stop"]] * 2
 
@@ -303,7 +303,7 @@ def view(
     flow: Flow = AB,
     reason: str = "",
     problem: str = "",
-    desired: Desired = Desired.RUNNING,
+    desired: DesiredState = DesiredState.RUNNING,
     **more: object,
 ) -> dict[str, InstanceView]:
     status = FlowStatus(str(flow))
@@ -316,9 +316,9 @@ def view(
     return {own: replace(made, **more)}  # type: ignore[arg-type]
 
 
-def test_a_pair_that_stands_by_says_who_runs_it_and_keeps_its_counters() -> None:
+def test_a_standby_flow_names_its_owner_and_keeps_its_counters() -> None:
     bench = Bench()
-    idle = view(SOURCE, FlowState.STANDBY, desired=Desired.STANDBY, is_active=False)
+    idle = view(SOURCE, FlowState.STANDBY, desired=DesiredState.STANDBY, is_active=False)
     now = bench.ab.snapshot(idle)
     assert (now.state, now.reason) == (FlowState.STANDBY, "stands by: another runs it")
     assert now.topology_changes == {"created": 1}
@@ -336,29 +336,29 @@ def test_an_owner_whose_commands_cannot_be_read_retries(bench: Bench) -> None:
     assert (now.state, now.reason) == (FlowState.RETRYING, "cannot be read")
 
 
-def test_a_pair_that_ends_is_shown_as_its_source_until_then() -> None:
+def test_a_flow_that_ends_is_shown_as_its_source_until_then() -> None:
     bench = Bench()
-    ending = view(SOURCE, FlowState.RUNNING, desired=Desired.STANDBY, is_slow=True)
+    ending = view(SOURCE, FlowState.RUNNING, desired=DesiredState.STANDBY, is_slow=True)
     now = bench.ab.snapshot(ending)
     assert now.state is FlowState.RUNNING
     assert now.problems == ("the previous instance has not ended; its successor waits",)
     assert bench.ab.state(SOURCE, ending) is ending[name(SOURCE)].state
 
 
-def test_an_owned_pair_starts_before_it_has_instances(bench: Bench) -> None:
+def test_an_owned_flow_starts_before_it_has_instances(bench: Bench) -> None:
     assert bench.ab.snapshot({}).state is FlowState.STARTING
-    idle = view(SOURCE, FlowState.STANDBY, desired=Desired.STANDBY, is_active=False)
+    idle = view(SOURCE, FlowState.STANDBY, desired=DesiredState.STANDBY, is_active=False)
     assert bench.ab.snapshot(idle).state is FlowState.STARTING
 
 
-def test_a_paused_source_makes_its_pair_paused(bench: Bench) -> None:
+def test_a_paused_source_makes_its_flow_paused(bench: Bench) -> None:
     bench.all_commands[0].target_states = {SOURCE: TargetState.PAUSED}
-    source = view(SOURCE, FlowState.PAUSED, desired=Desired.PAUSED, is_active=False)
+    source = view(SOURCE, FlowState.PAUSED, desired=DesiredState.PAUSED, is_active=False)
     now = bench.ab.snapshot({**source, **view(CHECKPOINT)})
     assert (now.state, now.reason) == (FlowState.PAUSED, "MirrorSourceConnector is paused")
 
 
-def test_a_pair_that_copies_nothing_emits_heartbeats_only(bench: Bench) -> None:
+def test_a_flow_that_copies_nothing_emits_heartbeats_only(bench: Bench) -> None:
     now = bench.ba.snapshot(view(HEARTBEAT, flow=BA))
     assert (now.state, now.reason) == (FlowState.RUNNING, "heartbeats only")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Single queries: each function opens a client, uses it once and closes it.
+"""Queries for programs that need only one: each opens a client, uses it and closes it.
 
 Corresponds to Java's RemoteClusterUtils. For several queries use one `MirrorClient`.
 """

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Target states of connector instances and views of them: values only.
+"""Desired states of connectors, and views of their instances: values only.
 
-A `TargetSource` (a file with MM2's config topic, or Connect's topics) produces `Wanted`. The
-supervisor brings it about and produces an `InstanceView` per name.
+A `DesiredStateSource` (a file with MM2's config topic, or Connect's topics) produces
+`DesiredConnectors`. The supervisor starts and stops instances accordingly, and produces an
+`InstanceView` per name.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from sparkmirror.connectors.connector_states import ConnectorState
 from sparkmirror.spark.flow_status import FlowSnapshot
 
 
-class Desired(Enum):
-    """What a connector instance is to do in this process."""
+class DesiredState(Enum):
+    """What a connector instance should do in this process."""
 
     RUNNING = "running"
     PAUSED = "paused"
@@ -45,10 +46,10 @@ class ConnectorSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """The target state of one connector; without a spec it cannot be run, `failure` says why."""
+class DesiredConnector:
+    """The desired state of one connector. Without a spec it cannot run; `failure` says why."""
 
-    desired: Desired
+    desired: DesiredState
     spec: ConnectorSpec | None
     failure: str = ""  # a sentence and a trace
 
@@ -64,10 +65,10 @@ class Restart:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a process is to run. A name without a target is ended and forgotten."""
+class DesiredConnectors:
+    """What a process should run. An instance that is not listed is stopped."""
 
-    targets: Mapping[str, Target]
+    connectors: Mapping[str, DesiredConnector]
     restarts: tuple[Restart, ...] = ()
     expects_copying: bool = False  # Spark starts ahead of a take-over
 
@@ -78,7 +79,7 @@ class InstanceView:
 
     name: str
     kind: ConnectorClass | None  # None: its config cannot be read
-    desired: Desired | None  # None: it ends and is forgotten
+    desired: DesiredState | None  # None: it ends and is forgotten
     state: ConnectorState
     snapshot: FlowSnapshot
     groups: tuple[str, ...] = ()  # of a checkpoint connector

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from sparkmirror.model import TopicPartition
-from sparkmirror.task.internal_topic_listener import InternalTopicListener
+from sparkmirror.task.internal_producer import InternalTopicListener
 from sparkmirror.task.offset_map_writer import OffsetMapWriter
 from sparkmirror.task.on_demand_topic import OnDemandTopic
 from sparkmirror.wire import error_codes
