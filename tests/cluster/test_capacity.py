@@ -98,7 +98,7 @@ def test_no_partition_stalls_while_workers_leave_and_join(
             joined = progress.mark("worker with 4 cores joined")
             flow.await_tasks(6)
             used = progress.mark("6 tasks")
-            flow.await_every_partition()
+            flow.await_every_partition(SOME)
             progress.mark("an executor killed")
             spark.executors()[0].kill()
             flow.await_every_partition(SOME)
@@ -108,7 +108,7 @@ def test_no_partition_stalls_while_workers_leave_and_join(
             spark.kill_worker(spark.workers[-1])
             flow.await_tasks(2)
             progress.mark("2 tasks")
-            flow.await_every_partition()
+            flow.await_every_partition(SOME)
             end = progress.mark("end")
     worst = progress.longest_stall(begin, end)
     progress.plot(

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from sparkmirror.devcluster.cluster import LocalCluster
-from support.clusters.executor_environment import empty_python, other_python
+from support.clusters.executor_environment import empty_python, other_pythons
 from support.clusters.spark_cluster import SparkCluster
 from support.measurements import measured
 from support.mirrors.cluster_flow import ClusterFlow
@@ -38,11 +38,9 @@ class Case:
 
 def cases(folder: Path) -> dict[str, Case]:
     """Return the cases; Pythons are made in the folder."""
-    empty, other = empty_python(folder / "empty"), other_python()
-    assert other, "install another Python 3, for example with pyenv: executors must refuse it"
-    version = re.search(r"3\.\d+", other.name)
-    version = version or re.search(r"3\.\d+", str(other))
-    assert version
+    empty, others = empty_python(folder / "empty"), list(other_pythons().items())
+    assert others, "install another Python 3, for example with pyenv: executors must refuse it"
+    (older, old), (newer, new) = others[0], others[-1]
     return {
         "executor cannot start": Case(
             ("spark.executor.extraJavaOptions = -javaagent:/nowhere.jar",), ("executor", "code 1")
@@ -51,11 +49,11 @@ def cases(folder: Path) -> dict[str, Case]:
             ("spark.executor.memory = 1000g",), ("spark.executor.memory", "1024000 MiB")
         ),
         "missing module": Case(
-            (), ("no module", "sparkmirror pack"), {"PYSPARK_PYTHON": str(empty)}
+            (), ("cryptography", "sparkmirror pack"), {"PYSPARK_PYTHON": str(empty)}
         ),
-        "other Python": Case(
-            (f"spark.pyspark.python = {other}",), (version[0], "spark.pyspark.python")
-        ),
+        "newer Python": Case((f"spark.pyspark.python = {new}",), (newer, "spark.pyspark.python")),
+        # PySpark itself may fail to start with it, before it compares the versions.
+        "older Python": Case((f"spark.pyspark.python = {old}",), (older, "spark.pyspark.python")),
         "Python path missing": Case(
             (f"spark.pyspark.python = {ABSENT}",), (ABSENT, "spark.pyspark.python")
         ),
@@ -70,7 +68,8 @@ NAMES = (
     "executor cannot start",
     "executor too large",
     "missing module",
-    "other Python",
+    "newer Python",
+    "older Python",
     "Python path missing",
     "control port refused",
 )

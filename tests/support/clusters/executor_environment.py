@@ -32,19 +32,19 @@ def empty_python(folder: Path) -> Path:
     return folder / "bin" / "python"
 
 
-def other_python() -> Path | None:
-    """Find an interpreter of another minor version than ours: on the PATH, or of pyenv."""
-    ours = f"{sys.version_info.major}.{sys.version_info.minor}"
-    names = [f"python3.{minor}" for minor in range(9, 16)]
-    found = [Path(one) for name in names if (one := shutil.which(name))]
+def other_pythons() -> dict[str, Path]:
+    """Find interpreters of other minor versions than ours, oldest first: on the PATH, of pyenv."""
+    names = [f"python3.{minor}" for minor in range(8, 16)]
+    candidates = [Path(one) for name in names if (one := shutil.which(name))]
     root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-    found += sorted(root.glob("versions/3.*/bin/python3"))
-    question = "import sys; print('%d.%d' % sys.version_info[:2])"
-    for one in reversed(found):
+    candidates += root.glob("versions/3.*/bin/python3")
+    question = "import sys; print(sys.version_info[1])"
+    found = {}
+    for one in candidates:
         answer = subprocess.run([one, "-c", question], capture_output=True, text=True, check=False)
-        if not answer.returncode and answer.stdout.strip() != ours:
-            return one.resolve()
-    return None
+        if not answer.returncode and int(answer.stdout) != sys.version_info[1]:
+            found[int(answer.stdout)] = one.resolve()
+    return {f"3.{minor}": found[minor] for minor in sorted(found)}
 
 
 def packed(environment: Path, archive: Path) -> Path:

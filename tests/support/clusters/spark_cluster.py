@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import sys
@@ -15,6 +14,7 @@ from pathlib import Path
 from subprocess import PIPE, STDOUT
 from types import TracebackType
 from typing import Self
+from urllib.parse import urlencode
 from urllib.request import urlopen
 
 import psutil
@@ -24,6 +24,8 @@ from support.waiting import PATIENCE_SECONDS, eventually
 
 _LOOPBACK = "127.0.0.1"
 _OF_THE_MACHINE = ("PATH", "HOME", "LANG", "JAVA_HOME", "TMPDIR")
+_KILL_FORM = re.compile(r'<form action="app/kill/".*?</form>', re.DOTALL)
+_FIELD = re.compile(r'<input type="hidden" name="(\w+)" value="([^"]*)"')
 _DEPLOY = "org.apache.spark.deploy"
 
 
@@ -155,13 +157,14 @@ class SparkCluster:
         psutil.wait_procs(everyone, PATIENCE_SECONDS)
 
     def kill_applications(self) -> None:
-        """Remove all running applications, as the master's web page does."""
+        """Remove all running applications with the forms of the master's web page."""
         page = f"http://{_LOOPBACK}:{self._page}"
-        with urlopen(f"{page}/json/", timeout=PATIENCE_SECONDS) as answer:  # noqa: S310 - ours
-            running = [one["id"] for one in json.load(answer)["activeapps"]]
-        for one in running:
-            form = f"id={one}&terminate=true".encode()
-            with urlopen(f"{page}/app/kill/", form, timeout=PATIENCE_SECONDS):  # noqa: S310
+        with urlopen(f"{page}/", timeout=PATIENCE_SECONDS) as answer:  # noqa: S310 - ours
+            forms = _KILL_FORM.findall(answer.read().decode())
+        assert forms, "the page lists no running application"
+        for form in forms:
+            fields = urlencode(_FIELD.findall(form)).encode()
+            with urlopen(f"{page}/app/kill/", fields, timeout=PATIENCE_SECONDS):  # noqa: S310
                 pass
 
     @contextmanager
