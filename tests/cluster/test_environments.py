@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import platform
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -103,18 +102,18 @@ def test_executors_use_the_archive_that_sparkmirror_packs(
 
 
 def test_check_connect_probes_the_cluster(
-    shared_spark: SparkCluster, new_flow: NewFlow, tmp_path: Path
+    shared_spark: SparkCluster, new_flow: NewFlow, python: Path, tmp_path: Path
 ) -> None:
     """It reports each executor; a Python without packages is an error."""
     flow = new_flow()
     flow.start(f"spark.master = {shared_spark.url}", *ONE_CORE)
-    good = flow.checked()
-    assert good.returncode == 0, good.stdout
-    assert platform.python_version() in good.stdout
+    code, report = flow.checked()
+    assert (code, report["ok"], report["slots"]) == (0, True, 2), report
+    assert {one["executable"] for one in report["executors"]} == {str(python)}
     flow.environment["PYSPARK_PYTHON"] = str(empty_python(tmp_path / "empty"))
-    bad = flow.checked()
-    assert bad.returncode == 1, bad.stdout
-    assert "cryptography" in bad.stdout
+    code, report = flow.checked()
+    assert (code, report["ok"]) == (1, False), report
+    assert "cryptography" in str(report["executors"][0]["import_errors"])
 
 
 def test_a_clean_stop_leaves_no_temporary_file(
