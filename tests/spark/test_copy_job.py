@@ -148,7 +148,7 @@ def test_a_job_without_brokers_reports_and_ends_when_told(
     epochs.end()
     result = running.result(PATIENCE_SECONDS)
 
-    assert result.failure == ""
+    assert result.failure is None
     ends = {TopicPartition(one.topic, one.partition): one for one in result.receipts}
     assert {tp.partition: one.position for tp, one in ends.items()} == {
         number: 100 + number for number in range(5)
@@ -172,7 +172,7 @@ def test_the_next_epoch_runs_after_an_early_end(
         eventually(lambda: len(reports) >= 4, PATIENCE_SECONDS, "reports of a running epoch")
         assert running.thread.is_alive()
         epochs.end()
-        assert running.result(PATIENCE_SECONDS).failure == ""
+        assert running.result(PATIENCE_SECONDS).failure is None
     assert epochs.number == 2
 
 
@@ -204,7 +204,8 @@ def test_a_driver_that_is_gone_fails_the_job_with_a_reason(
 
     result = Running(epochs, settings).result(120)
 
-    assert "refused" in result.failure.lower()
+    assert result.failure is not None
+    assert "refused" in result.failure.reason.lower()
     assert result.receipts == []
     assert {tp.partition: one.position for tp, one in result.ends.items()} == {
         number: 100 + number for number in range(5)

@@ -138,7 +138,7 @@ def _absence(spark: RunningSpark, master: str, log: SparkLog) -> str:
         found = executor_problem(master, state, spark.scala_context.executorMemory(), cores)
         if found is not None:
             return str(found)
-    cause = log.last_executor_failure() or log.last_error()
+    cause = "".join(log.executor_failures()[-1:]) or log.last_error()
     return (
         f"{master} has started no executor for {_EXECUTOR_SECONDS:.0f} s"
         f"{f': {cause}' if cause else ''}. Read the logs of its workers."

@@ -7,6 +7,7 @@ Belongs to the thread of `shared_context`, which calls `check` once a second.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from sparkmirror.spark.context import RunningSpark
 from sparkmirror.spark.executor_probe import ExecutorReport, hopeless_reason, probe_executors
 from sparkmirror.spark.slots import SlotAllocator
 from sparkmirror.spark.spark_log import SparkLog
-from sparkmirror.spark.spark_problem import SparkProblem, classify
+from sparkmirror.spark.spark_problem import SparkProblem
 from sparkmirror.spark.standalone_master import (
     executor_problem,
     is_standalone,
@@ -23,6 +24,7 @@ from sparkmirror.spark.standalone_master import (
 )
 
 _DIAGNOSE_SECONDS = 5.0  # without executors; a cluster assigns them within seconds
+_MAX_FAILURES = 3  # of executors before the first one has registered
 _SETTLE_SECONDS = 1.0  # executors register one after another
 _RETRY_SECONDS = 30.0  # between two probes while executors cannot run tasks
 _log = logging.getLogger(__name__)
@@ -71,7 +73,12 @@ class ExecutorMonitor:
         is_due = now - self._asked_at > _DIAGNOSE_SECONDS
         if is_due and self._slots.seconds_without(now) > _DIAGNOSE_SECONDS:
             self._asked_at = now
-            self._problem = self._missing_executors()
+            failures = self._log.executor_failures()
+            if not self._had_executors and len(failures) >= _MAX_FAILURES:
+                # The cluster would start another one at once, for ever.
+                reason = f"Executors of {self._master} end while they start"
+                return Verdict(0, _failed_executors(reason, failures[-1]), is_useless=True)
+            self._problem = self._missing_executors(failures)
             if self._problem is None:
                 reason = f"The Spark master {self._master} was restarted without recovery mode."
                 problem = SparkProblem(f"{reason} It does not know this application.")
@@ -81,20 +88,13 @@ class ExecutorMonitor:
     def _stop_problem(self) -> SparkProblem:
         """Return why Spark has stopped the context."""
         cause = self._log.last_error() or f"no reason in {self._log.path}"
-        detail = self._log.last_executor_failure()
-        found = classify(detail or cause)
-        if found.is_hopeless:
-            return found
         reason = f"Spark stopped the application: {cause}"
         if self._had_executors:
             return SparkProblem(reason)
-        return SparkProblem(
-            f"{reason} No executor could start{f': {detail}' if detail else ''}. Read its stderr "
-            "file in the work directory of the worker. See docs/spark-cluster.md.",
-            is_hopeless=True,
-        )
+        failures = self._log.executor_failures()
+        return _failed_executors(reason, failures[-1] if failures else "no executor has started")
 
-    def _missing_executors(self) -> SparkProblem | None:
+    def _missing_executors(self, failures: Sequence[str]) -> SparkProblem | None:
         """Return why there are no executors; None if the master does not know the application."""
         running = self._running
         if is_standalone(self._master):
@@ -106,9 +106,16 @@ class ExecutorMonitor:
             found = executor_problem(self._master, state, memory_mib, cores)
             if found is not None:
                 return found
-        detail = self._log.last_executor_failure()
         waiting = f"Spark ({self._master}): no executor has registered yet; flows wait."
-        return SparkProblem(f"{waiting} Last failure: {detail}" if detail else waiting)
+        return SparkProblem(f"{waiting} Last failure: {failures[-1]}." if failures else waiting)
+
+
+def _failed_executors(reason: str, failure: str) -> SparkProblem:
+    return SparkProblem(
+        f"{reason}: {failure}. Read the file stderr of an executor in the work directory of its "
+        "worker. See docs/spark-cluster.md.",
+        is_hopeless=True,
+    )
 
 
 class _GainedSlots:

@@ -37,14 +37,10 @@ class SparkLog:
                 found = matched["text"].strip()
         return found
 
-    def last_executor_failure(self) -> str:
-        """Return why the last executor ended, as the cluster reports it."""
-        found = ""
-        for line in self._lines():
-            matched = _EXECUTOR.search(line)
-            if matched:
-                found = matched["why"] or "no reason given"
-        return found
+    def executor_failures(self) -> list[str]:
+        """Return why executors ended, as the cluster reports it."""
+        found = map(_EXECUTOR.search, self._lines())
+        return [one["why"] or "no reason given" for one in found if one]
 
     def start_failure(self) -> str:
         """Return what Spark's launcher printed if it rejected the options."""

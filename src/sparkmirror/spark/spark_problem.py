@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 _PAGE = "See docs/spark-cluster.md."
 _TRACEBACK = "Traceback (most recent call last):"
+_NO_WORKER = "Error from python worker"  # it died before it ran a task
 _LOST_TASK = "most recent failure: "
 
 
@@ -66,6 +67,9 @@ def job_problem(text: str) -> SparkProblem:
 
 def classify(reason: str, text: str = "") -> SparkProblem:
     """Classify a cause; `text` is where a more specific pattern may be found."""
+    if _NO_WORKER in text:
+        ship = "Set spark.pyspark.python to the driver's version on the nodes."
+        return SparkProblem(f"Python on the executors cannot start PySpark: {reason}. {ship}", True)
     for pattern, sentence in _HOPELESS:
         found = pattern.search(reason) or pattern.search(text)
         if found:
@@ -93,13 +97,14 @@ def failure_reason(text: str) -> str:
 
 
 def _last_python_error(lines: Iterable[str]) -> str:
-    """Return the first line after the frames of the last traceback."""
-    found, in_traceback = "", False
+    """Return the first line after the frames of the last traceback, which may be indented."""
+    found, depth = "", None
     for line in lines:
-        if line.strip().endswith(_TRACEBACK):
-            in_traceback = True
-        elif in_traceback and line.strip() and not line.startswith((" ", "\t")):
-            found, in_traceback = line.strip(), False
+        text = line.lstrip()
+        if text.rstrip().endswith(_TRACEBACK):
+            depth = len(line) - len(text) if text.startswith(_TRACEBACK) else 0
+        elif depth is not None and text and len(line) - len(text) <= depth:
+            found, depth = text.rstrip(), None
     return found
 
 

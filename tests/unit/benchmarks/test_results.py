@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import report
 from benchmarks.crowd import planning_seconds
-from benchmarks.data_sets import DATA_SETS, FAR_AWAY, OVER_TLS
+from benchmarks.data_sets import BOUNDED, DATA_SETS, FAR_AWAY, OVER_TLS
 from benchmarks.questions import CROWDS, QUESTIONS, crowd_question
 from benchmarks.results import Figure, Results
 from benchmarks.targets import CEILING, JAVA, OURS, TARGETS, TUNED, Target, outcomes
@@ -48,7 +48,7 @@ def test_targets_are_reached_or_not(results: Results) -> None:
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_target_names_a_question_that_exists(target: Target) -> None:
     """Else it would never be checked."""
-    asked = {one.name for one in (*DATA_SETS, FAR_AWAY, OVER_TLS)}
+    asked = {one.name for one in (*DATA_SETS, FAR_AWAY, OVER_TLS, BOUNDED)}
     asked |= {"latency at 200 records/s", *(crowd_question(n) for n in CROWDS)}
     assert target.question in asked
 

@@ -20,7 +20,8 @@ def log(tmp_path: Path) -> SparkLog:
 
 def test_a_missing_log_says_nothing(log: SparkLog) -> None:
     log.mark()
-    assert log.last_error() == log.last_executor_failure() == log.start_failure() == ""
+    assert log.last_error() == log.start_failure() == ""
+    assert log.executor_failures() == []
 
 
 def test_the_last_error_is_without_time_and_class(log: SparkLog) -> None:
@@ -49,7 +50,7 @@ def test_an_executor_failure_names_its_reason(log: SparkLog) -> None:
         "app-20261118-0000/0 is now EXITED (Command exited with code 1)\n",
         encoding="utf-8",
     )
-    assert log.last_executor_failure() == "Command exited with code 1"
+    assert log.executor_failures() == ["Command exited with code 1"]
 
 
 @pytest.mark.parametrize(

@@ -93,5 +93,23 @@ def test_a_missing_python_is_hopeless() -> None:
     assert problem.reason.startswith("Executors cannot start /nope/python.")
 
 
+def test_a_python_that_cannot_start_pyspark_is_hopeless() -> None:
+    """Spark indents what Python printed."""
+    problem = job_problem(
+        _ABORTED + "Lost task 0.3 in stage 0.0 (TID 3) (10.0.0.1 executor 0): "
+        "org.apache.spark.SparkException: \nError from python worker:\n"
+        "  Traceback (most recent call last):\n"
+        '    File "runpy.py", line 197, in _run_module_as_main\n'
+        "      return _run_code(code, main_globals, None)\n"
+        "  TypeError: unsupported operand type(s) for |: 'type' and 'type'\n"
+        "PYTHONPATH was:\n  sparkmirror.zip\n"
+        "org.apache.spark.SparkException: EOFException occurred while reading the port number"
+        + _JAVA
+    )
+    assert problem.is_hopeless
+    assert "cannot start PySpark: TypeError: unsupported operand" in problem.reason
+    assert "spark.pyspark.python" in problem.reason
+
+
 def test_a_lost_executor_is_transient() -> None:
     assert not job_problem(_ABORTED + "ExecutorLostFailure (executor 1 exited)").is_hopeless
