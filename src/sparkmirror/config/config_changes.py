@@ -147,7 +147,7 @@ def _parts(flow: Flow, old: ParsedRun, new: ParsedRun) -> frozenset[FlowPart]:
 def differing_parts(old: FlowSettings, new: FlowSettings) -> frozenset[FlowPart]:
     """Return the parts of a flow whose settings differ."""
     if not old.enabled and not new.enabled:
-        differs = _heartbeats_alone(old) != _heartbeats_alone(new)
+        differs = _heartbeat_settings(old) != _heartbeat_settings(new)
         return frozenset({FlowPart.ALL} if differs else ())
     if _copying(old) != _copying(new):
         return frozenset({FlowPart.ALL})
@@ -161,7 +161,7 @@ def differing_parts(old: FlowSettings, new: FlowSettings) -> frozenset[FlowPart]
 def connector_identity(kind: ConnectorClass, settings: FlowSettings) -> object:
     """Return the settings that a connector depends on; it need not restart while they are equal."""
     if kind is ConnectorClass.HEARTBEAT:
-        return _heartbeats_alone(settings)
+        return _heartbeat_settings(settings)
     copying = _copying(settings)
     return copying if kind is ConnectorClass.SOURCE else (copying, _checkpoints(settings))
 
@@ -194,10 +194,10 @@ def _checkpoints(settings: FlowSettings) -> object:
     )
 
 
-def _heartbeats_alone(settings: FlowSettings) -> object:
+def _heartbeat_settings(settings: FlowSettings) -> object:
     """Return the settings that affect a flow that only emits heartbeats."""
     return (
-        _naming(settings.policy),
+        _naming_settings(settings.policy),
         _comparable(settings.heartbeat),
         _comparable(settings.internal_topics),
         settings.producer,
@@ -205,7 +205,7 @@ def _heartbeats_alone(settings: FlowSettings) -> object:
     )
 
 
-def _naming(policy: PolicySettings) -> object:
+def _naming_settings(policy: PolicySettings) -> object:
     return (
         policy.replication_policy_class,
         policy.separator,
@@ -235,7 +235,7 @@ def differing_keys(flow: Flow, old: ParsedFlow, new: ParsedFlow) -> tuple[str, .
     for place in {**before, **after}:
         one, other = before.get(place), after.get(place)
         if (one and one.text) != (other and other.text):
-            names[_spelled(flow, one, other)] = None
+            names[_key_in_file(flow, one, other)] = None
     custom = custom_class_keys(new.settings.policy) | custom_class_keys(old.settings.policy)
     if custom or not names:
         known = {key for _, key in (*before, *after)}
@@ -262,7 +262,7 @@ def _by_place(effective: Iterable[EffectiveValue]) -> dict[tuple[str, str], Effe
     return {(one.section, one.key): one for one in effective}
 
 
-def _spelled(flow: Flow, old: EffectiveValue | None, new: EffectiveValue | None) -> str:
+def _key_in_file(flow: Flow, old: EffectiveValue | None, new: EffectiveValue | None) -> str:
     written = [one for one in (new, old) if one is not None]
     origins = [one.origin for one in written if one.origin.line] or [Origin(written[0].key)]
     return origins[0].key.removeprefix(f"{flow}.")

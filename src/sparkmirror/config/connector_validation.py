@@ -100,7 +100,7 @@ def validate_connector(
             wrong.setdefault(found.key, []).append(found.message)
     entries = [
         *_defined(reading.kind, config, parsed, wrong),
-        *_others(config, worker, wrong, parsed),
+        *_undefined_keys(config, worker, wrong, parsed),
     ]
     return ConfigValidation(
         name=config["connector.class"] or "",
@@ -132,7 +132,7 @@ def _defined(
         yield ValidatedKey(definition, value)
 
 
-def _others(
+def _undefined_keys(
     config: ConnectorTexts,
     worker: WorkerConfig,
     wrong: Mapping[str, list[str]],

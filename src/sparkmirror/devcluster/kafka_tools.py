@@ -29,6 +29,7 @@ _HEAP = "256m"
 _CONSUME_MS = 30_000  # the console consumer waits so long for another record
 _TOOL_SECONDS = 120.0
 _NO_ERROR = 0
+_LOAD_SECONDS = 600.0
 _SUMMARY = re.compile(r"^(\d+) records sent, ([\d.,]+) records/sec", re.MULTILINE)
 
 
@@ -98,11 +99,9 @@ class KafkaTools:
         *,
         records: int,
         record_size: int,
-        records_per_second: int = -1,
         properties: Mapping[str, str] | None = None,
-        timeout_seconds: float = 600.0,
     ) -> LoadSummary:
-        """Send random records at full speed, or at a rate, with Kafka's performance tool."""
+        """Send random records at full speed with Kafka's performance tool."""
         self.require_topic(topic)
         settings = [f"{key}={value}" for key, value in (properties or {}).items()]
         output = self._run(
@@ -110,9 +109,9 @@ class KafkaTools:
             f"--topic={topic}",
             f"--num-records={records}",
             f"--record-size={record_size}",
-            f"--throughput={records_per_second}",
+            "--throughput=-1",
             *(["--command-property", *settings] if settings else []),
-            timeout_seconds=timeout_seconds,
+            timeout_seconds=_LOAD_SECONDS,
         )
         summaries = _SUMMARY.findall(output)
         if not summaries:

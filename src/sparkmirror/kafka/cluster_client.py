@@ -122,9 +122,9 @@ class ClusterClient:
         """Return the response of one broker (default: any)."""
         return self._run([Send(request, node_id)], timeout_seconds)[0]
 
-    def send_raw(self, request: Request, node_id: int | None = None) -> RawResponse:
+    def send_raw(self, request: Request) -> RawResponse:
         """Like `send`, but does not decode the response."""
-        found: RawResponse = self._run([Send(request, node_id, is_raw=True)])[0]
+        found: RawResponse = self._run([Send(request, None, is_raw=True)])[0]
         return found
 
     def send_all(

@@ -252,7 +252,7 @@ def create_resolver(raw: Mapping[str, Property]) -> tuple[ReferenceResolver, lis
         try:
             names = parse_list(declared.text)[0]
         except InvalidValueError as error:
-            errors.append(_about(declared, str(error)))
+            errors.append(_line_error(declared, str(error)))
     # A limit on a built-in provider applies even if config.providers does not list it. MM2 ignores
     # such a limit.
     limited = (n for n in BUILT_IN if any(k.startswith(f"config.providers.{n}.") for k in raw))
@@ -264,7 +264,7 @@ def create_resolver(raw: Mapping[str, Property]) -> tuple[ReferenceResolver, lis
             entry = class_entry or declared
             if entry is not None:
                 known = ", ".join(_CLASSES)
-                errors.append(_about(entry, f"names no known provider: use one of {known}"))
+                errors.append(_line_error(entry, f"names no known provider: use one of {known}"))
             continue
         params = {
             key.removeprefix(f"{prefix}param."): entry
@@ -275,7 +275,7 @@ def create_resolver(raw: Mapping[str, Property]) -> tuple[ReferenceResolver, lis
             providers[name] = _make(str(kind), params)
         except InvalidValueError as error:
             limit = params.get("allowed.paths") or params["allowlist.pattern"]
-            errors.append(_about(limit, str(error)))
+            errors.append(_line_error(limit, str(error)))
     return ReferenceResolver(providers), errors
 
 
@@ -301,7 +301,7 @@ def _make(kind: str, params: Mapping[str, Property]) -> ConfigProvider:
     return FileConfigProvider(allowed) if kind == "file" else DirectoryConfigProvider(allowed)
 
 
-def _about(entry: Property, sentence: str) -> ConfigError:
+def _line_error(entry: Property, sentence: str) -> ConfigError:
     return ConfigError(
         f"line {entry.line}: {entry.key} {sentence}.", key=entry.key, where=f"line {entry.line}"
     )

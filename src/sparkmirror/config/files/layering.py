@@ -111,13 +111,13 @@ def with_prefix(raw: RawProperties, prefix: str) -> LayeredConfig:
     """Return the entries whose key starts with `prefix`, without it."""
     cut = len(prefix)
     return LayeredConfig(
-        (key[cut:], _written(entry))
+        (key[cut:], _from_file(entry))
         for key, entry in raw.items()
         if key.startswith(prefix) and len(key) > cut
     )
 
 
-def _written(entry: Property) -> LayeredValue:
+def _from_file(entry: Property) -> LayeredValue:
     return LayeredValue(entry.text, Origin(entry.key, entry.line), from_request=entry.from_request)
 
 
@@ -128,7 +128,7 @@ def cluster_properties(raw: RawProperties, alias: str) -> LayeredConfig:
         for role in _ROLES:
             properties.put_if_absent(f"{role}.{key}", properties[key])
     for key in sorted(SECURITY_KEY_NAMES & raw.keys()):
-        shared = _written(raw[key])
+        shared = _from_file(raw[key])
         for role in _ROLES:
             properties.put_if_absent(f"{role}.{key}", shared)
         properties.put_if_absent(key, shared)
@@ -162,7 +162,7 @@ def connector_config(
         if key in GLOBAL_CONNECTOR_NAMES or key.startswith(
             ("config.providers", "replication.policy")
         ):
-            config.put(key, _written(entry))
+            config.put(key, _from_file(entry))
     for side, alias in (("source", flow.source), ("target", flow.target)):
         for key, value in cluster_properties(raw, alias).items():
             level = side if _CLIENT_LEVEL.match(key) else f"{side}.cluster"
@@ -179,7 +179,7 @@ def connector_config(
     config.put_all(with_prefix(raw, f"{flow}."))
     config.put_if_absent("enabled", default_value("false", "enabled"))
     _rename(config)
-    _place_syncs(config, raw, flow)
+    _apply_syncs_factor(config, raw, flow)
     return config
 
 
@@ -190,7 +190,7 @@ def _rename(config: LayeredConfig) -> None:
             config.put_if_absent(new, config.pop(old))
 
 
-def _place_syncs(config: LayeredConfig, raw: RawProperties, flow: Flow) -> None:
+def _apply_syncs_factor(config: LayeredConfig, raw: RawProperties, flow: Flow) -> None:
     """Apply the target profile's replication factor to an offset-syncs topic on the target."""
     location = config.get(SYNCS_LOCATION)
     factor = _profile_layer(raw, flow, is_workers=False).get(FACTOR)
@@ -204,10 +204,10 @@ def worker_config(raw: RawProperties, flow: Flow) -> LayeredConfig:
     config.put_all(cluster_properties(raw, flow.target))
     for key, entry in raw.items():
         if key.startswith(GLOBAL_WORKER_PREFIXES):
-            config.put(key, _written(entry))
+            config.put(key, _from_file(entry))
     for key, entry in raw.items():
         if key.startswith("config.providers"):
-            config.put(key, _written(entry))
+            config.put(key, _from_file(entry))
     byte_array = "org.apache.kafka.connect.converters.ByteArrayConverter"
     derived = {
         "client.id": str(flow),
@@ -232,10 +232,10 @@ def rest_connector_config(raw: RawProperties, flow: Flow) -> LayeredConfig:
     config = _profile_layer(raw, flow, is_workers=False)
     for key, entry in raw.items():
         if not key.startswith("config.providers"):
-            config.put(key, _written(entry))
+            config.put(key, _from_file(entry))
     config.put_if_absent("enabled", default_value("true", "enabled"))
     _rename(config)
-    _place_syncs(config, raw, flow)
+    _apply_syncs_factor(config, raw, flow)
     return config
 
 

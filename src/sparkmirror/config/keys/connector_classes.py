@@ -42,7 +42,7 @@ _TOPIC_CREATION = string_list(
     no_effect="remote topics are created as the source connector says",
 )
 # Keys that differ between a connector on a worker and a dedicated mirror.
-_ON_A_WORKER: dict[str, Callable[[ConfigKey], ConfigKey]] = {
+_WORKER_CHANGES: dict[str, Callable[[ConfigKey], ConfigKey]] = {
     "name": lambda key: replace(key, required=True, importance=Importance.HIGH),
     "connector.class": lambda key: replace(
         key,
@@ -255,13 +255,13 @@ def _define(key: ConfigKey, own_order: int) -> KeyDefinition:
     )
 
 
-def _on_a_worker(key: ConfigKey) -> ConfigKey:
-    change = _ON_A_WORKER.get(key.name)
+def _adapt_to_worker(key: ConfigKey) -> ConfigKey:
+    change = _WORKER_CHANGES.get(key.name)
     return key if change is None else change(key)
 
 
 COMMON_KEYS = tuple(
-    _on_a_worker(key)
+    _adapt_to_worker(key)
     for key in (
         *CONNECT_KEYS,
         _TOPIC_CREATION,
@@ -269,7 +269,7 @@ COMMON_KEYS = tuple(
     )
 )
 _SECURITY = tuple(key for key in KAFKA_SECURITY_KEYS if key.name != "bootstrap.servers")
-_SHARED = (*(_on_a_worker(key) for key in SHARED_KEYS), *_SECURITY)
+_SHARED = (*(_adapt_to_worker(key) for key in SHARED_KEYS), *_SECURITY)
 _OWN = tuple(key for key in SPARKMIRROR_KEYS if key.name in _OWN_OF_ALL)
 _OWN_OF_SOURCES = (
     *(key for key in SPARKMIRROR_KEYS if key.name not in _OWN_OF_ALL),

@@ -46,12 +46,12 @@ def redact_config(
 ) -> dict[str, str | None]:
     """Return the configuration for clients; `passwords` are further keys that hold secrets."""
     return {
-        key: HIDDEN if text and _hides(key, text, passwords) else text
+        key: HIDDEN if text and _must_redact(key, text, passwords) else text
         for key, text in config.items()
     }
 
 
-def _hides(key: str, text: str, passwords: Collection[str]) -> bool:
+def _must_redact(key: str, text: str, passwords: Collection[str]) -> bool:
     return (key in passwords or is_secret(key)) and not _is_reference(text)
 
 

@@ -91,11 +91,11 @@ def _factors(value: str, reason: str) -> tuple[ProfileSetting, ...]:
     return tuple(ProfileSetting(key, value, reason) for key in _FACTORS)
 
 
-def _no_acls(reason: str) -> ProfileSetting:
+def _without_acls(reason: str) -> ProfileSetting:
     return ProfileSetting("sync.topic.acls.enabled", "false", reason)
 
 
-def _idle(ms: str, reason: str, *clients: str) -> tuple[ProfileSetting, ...]:
+def _idle_timeouts(ms: str, reason: str, *clients: str) -> tuple[ProfileSetting, ...]:
     return tuple(
         ProfileSetting(f"{client}.connections.max.idle.ms", ms, reason) for client in clients
     )
@@ -131,7 +131,7 @@ _EVENT_HUBS = ServiceProfile(
     name="event-hubs",
     title="Azure Event Hubs",
     target=(
-        _no_acls(_NO_ACL_API),
+        _without_acls(_NO_ACL_API),
         ProfileSetting(
             "sync.topic.configs.enabled", "false", "the service has no request to alter configs"
         ),
@@ -153,14 +153,14 @@ _EVENT_HUBS = ServiceProfile(
         ),
         ProfileSetting("producer.request.timeout.ms", "60000", _AZURE_ASKS),
         ProfileSetting("target.admin.request.timeout.ms", "60000", _AZURE_ASKS),
-        *_idle("180000", _AZURE_IDLE, *_TARGET_CLIENTS),
+        *_idle_timeouts("180000", _AZURE_IDLE, *_TARGET_CLIENTS),
     ),
     source=(
         _NOT_ON_SOURCE,
-        _no_acls(_NO_ACL_API),
+        _without_acls(_NO_ACL_API),
         ProfileSetting("source.consumer.request.timeout.ms", "60000", _AZURE_ASKS),
         ProfileSetting("source.admin.request.timeout.ms", "60000", _AZURE_ASKS),
-        *_idle("180000", _AZURE_IDLE, *_SOURCE_CLIENTS),
+        *_idle_timeouts("180000", _AZURE_IDLE, *_SOURCE_CLIENTS),
     ),
     target_limits=(
         _no_acls_limit("asks for ACLs, and the service has none"),
@@ -200,7 +200,7 @@ _MSK_SERVERLESS = ServiceProfile(
     name="msk-serverless",
     title="Amazon MSK Serverless",
     target=(
-        _no_acls(_IAM),
+        _without_acls(_IAM),
         ProfileSetting(
             "config.properties.include",
             "cleanup.policy, compression.type, max.message.bytes, retention.bytes, retention.ms",
@@ -215,12 +215,12 @@ _MSK_SERVERLESS = ServiceProfile(
         ProfileSetting(
             "producer.max.request.size", "8388608", "max.message.bytes cannot be above 8 MiB there"
         ),
-        *_idle("300000", _AWS_IDLE, *_TARGET_CLIENTS),
+        *_idle_timeouts("300000", _AWS_IDLE, *_TARGET_CLIENTS),
     ),
     source=(
         _NOT_ON_SOURCE,
-        _no_acls(_IAM),
-        *_idle("300000", _AWS_IDLE, *_SOURCE_CLIENTS),
+        _without_acls(_IAM),
+        *_idle_timeouts("300000", _AWS_IDLE, *_SOURCE_CLIENTS),
     ),
     target_limits=(
         _no_acls_limit("asks for ACLs, and the service has none"),
@@ -244,7 +244,7 @@ _CONFLUENT_CLOUD = ServiceProfile(
     name="confluent-cloud",
     title="Confluent Cloud",
     target=(
-        _no_acls(_PRINCIPALS),
+        _without_acls(_PRINCIPALS),
         ProfileSetting(
             "config.properties.include",
             "cleanup.policy, delete.retention.ms, max.compaction.lag.ms, max.message.bytes, "
@@ -257,12 +257,12 @@ _CONFLUENT_CLOUD = ServiceProfile(
             "8388608",
             "max.message.bytes cannot be above 8 MiB except on Dedicated clusters",
         ),
-        *_idle("180000", _BALANCERS, *_TARGET_CLIENTS),
+        *_idle_timeouts("180000", _BALANCERS, *_TARGET_CLIENTS),
     ),
     source=(
         _NOT_ON_SOURCE,
-        _no_acls(_PRINCIPALS),
-        *_idle("180000", _BALANCERS, *_SOURCE_CLIENTS),
+        _without_acls(_PRINCIPALS),
+        *_idle_timeouts("180000", _BALANCERS, *_SOURCE_CLIENTS),
     ),
     target_limits=(
         _own_factor("asks for a number of replicas that the service refuses: it keeps 3"),
@@ -281,7 +281,7 @@ _IBM_EVENT_STREAMS = ServiceProfile(
     name="ibm-event-streams",
     title="IBM Event Streams for IBM Cloud",
     target=(
-        _no_acls(_IBM_IAM),
+        _without_acls(_IBM_IAM),
         ProfileSetting(
             "config.properties.include",
             "cleanup.policy, retention.bytes, retention.ms, segment.bytes, segment.index.bytes, "
@@ -301,7 +301,7 @@ _IBM_EVENT_STREAMS = ServiceProfile(
     ),
     source=(
         _NOT_ON_SOURCE,
-        _no_acls(_IBM_IAM),
+        _without_acls(_IBM_IAM),
     ),
     target_limits=(
         _no_acls_limit("asks for ACLs, and the service has none"),

@@ -271,7 +271,7 @@ METRICS_KEYS = (
 )
 
 
-def _of_a_run(key: ConfigKey) -> ConfigKey:
+def _adapt_to_mirror(key: ConfigKey) -> ConfigKey:
     """Adapt a worker's REST key to a mirror."""
     if key.name != "listeners":
         return key
@@ -283,7 +283,7 @@ def _of_a_run(key: ConfigKey) -> ConfigKey:
     )
 
 
-RUN_REST_KEYS = tuple(map(_of_a_run, REST_KEYS))
+RUN_REST_KEYS = tuple(map(_adapt_to_mirror, REST_KEYS))
 
 TOP_LEVEL_KEYS = (
     string_list(

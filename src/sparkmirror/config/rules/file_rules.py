@@ -150,7 +150,7 @@ def _flow_line(
                 continue
             rest = key.removeprefix(f"{flow}.")
             if source == target:
-                yield _to_itself(flow, key, rest, entry.text)
+                yield _self_flow_notice(flow, key, rest, entry.text)
                 return
             notice = (
                 check_flow_key(flow, rest)
@@ -163,7 +163,7 @@ def _flow_line(
     yield KeyNotice(NoticeLevel.ERROR, f"{key}: {_unknown_alias(key, aliases)}")
 
 
-def _to_itself(flow: Flow, key: str, rest: str, text: str) -> KeyNotice:
+def _self_flow_notice(flow: Flow, key: str, rest: str, text: str) -> KeyNotice:
     if rest == "enabled" and text.strip().lower() == "true":
         return KeyNotice(
             NoticeLevel.ERROR,

@@ -59,7 +59,7 @@ def check_flow_key(flow: Flow, rest: str) -> KeyNotice | None:  # noqa: PLR0911 
     key = f"{flow}.{rest}"
     if rest in CONNECTOR or rest.startswith(("config.providers", "producer.override.")):
         return None
-    if (outdated := _outdated(key, rest)) is not None:
+    if (outdated := _old_name_notice(key, rest)) is not None:
         return outdated
     if rest.startswith(("producer.", "source.producer.", "target.producer.")):
         name = rest.partition("producer.")[2]
@@ -92,7 +92,7 @@ def check_connector_key(key: str) -> KeyNotice | None:  # noqa: C901, PLR0911 - 
         )
     if key in CONNECTOR or key.startswith(("producer.override.", "task.")):
         return None
-    if (outdated := _outdated(key, key)) is not None:
+    if (outdated := _old_name_notice(key, key)) is not None:
         return outdated
     if key.startswith(("consumer.override.", "admin.override.")):
         return KeyNotice(
@@ -154,7 +154,7 @@ def check_global_key(key: str, aliases: Collection[str]) -> KeyNotice | None:  #
         return KeyNotice(NoticeLevel.INFO, f"{key} has no effect: {reason}.") if reason else None
     if key.startswith(HTTPS_PREFIX):
         return check_https_key(key)
-    if (outdated := _outdated(key, key)) is not None:
+    if (outdated := _old_name_notice(key, key)) is not None:
         return outdated
     if key in GLOBAL_CONNECTOR_NAMES or key in SECURITY or key.startswith("config.providers."):
         return None
@@ -168,7 +168,7 @@ def check_global_key(key: str, aliases: Collection[str]) -> KeyNotice | None:  #
     if key.startswith(_CLIENT_PREFIXES):
         return KeyNotice(
             NoticeLevel.WARNING,
-            f"{key} does nothing for the whole file: write {_each(aliases, key)}.",
+            f"{key} does nothing for the whole file: write {_prefixed_keys(aliases, key)}.",
         )
     return (
         _plugin(key, key)
@@ -185,15 +185,15 @@ def _global_worker_key(key: str, aliases: Collection[str]) -> KeyNotice | None:
     return KeyNotice(
         NoticeLevel.WARNING,
         f"{key} does nothing for the whole file: it is a worker key of a target, write "
-        f"{_each(aliases, key)}.",
+        f"{_prefixed_keys(aliases, key)}.",
     )
 
 
-def _each(aliases: Collection[str], key: str) -> str:
+def _prefixed_keys(aliases: Collection[str], key: str) -> str:
     return " and ".join(f"{alias}.{key}" for alias in aliases) or f"A.{key}"
 
 
-def _outdated(key: str, rest: str) -> KeyNotice | None:
+def _old_name_notice(key: str, rest: str) -> KeyNotice | None:
     if rest in DEPRECATED:
         new = key.removesuffix(rest) + DEPRECATED[rest]
         return KeyNotice(NoticeLevel.WARNING, f"{key} is deprecated: write {new}.")

@@ -49,12 +49,12 @@ def read_kerberos_settings(
     """Read the settings. Raises SecurityOptionError for invalid combinations."""
     texts = JaasOptions(reader, {}) if line is None else line
     for option, switch in _SWITCHES.items():
-        wanted = _is_on(texts, option) if option == "renewTGT" else texts.text(option) is not None
-        if wanted and not _is_on(texts, switch):
+        wanted = _is_true(texts, option) if option == "renewTGT" else texts.text(option) is not None
+        if wanted and not _is_true(texts, switch):
             raise texts.error(option, f"needs {switch}=true, as in Java")
     _warn_unused_options(reader, texts, report)
     principal = texts.text("principal") or ""
-    uses_keytab, uses_cache = _is_on(texts, "useKeyTab"), _is_on(texts, "useTicketCache")
+    uses_keytab, uses_cache = _is_true(texts, "useKeyTab"), _is_true(texts, "useTicketCache")
     if uses_keytab and not uses_cache and not principal:
         raise texts.error("useKeyTab", 'needs principal="...", the principal in the keytab')
     return KerberosSettings(
@@ -66,7 +66,7 @@ def read_kerberos_settings(
     )
 
 
-def _is_on(texts: JaasOptions, option: str) -> bool:
+def _is_true(texts: JaasOptions, option: str) -> bool:
     return (texts.text(option) or "").lower() == "true"
 
 
@@ -122,7 +122,7 @@ def _warn_unused_options(reader: ConfigReader, texts: JaasOptions, report: Confi
     unused = texts.unused(_READ | _NO_EFFECT)
     if unused:
         report.warn(origin, f"{texts.display_name(unused)} is not used here.")
-    if _is_on(texts, "renewTGT"):
+    if _is_true(texts, "renewTGT"):
         report.warn(
             origin,
             f"{texts.display_name('renewTGT')} does nothing: the program that fills the ticket "

@@ -134,7 +134,7 @@ def _with_grant(
     client_id = keys.text(f"{_CREDENTIALS}.id") or _first(places, _ID) or ""
     secret = keys.secret(f"{_CREDENTIALS}.secret") or _first_secret(places, _SECRET)
     if any(keys.text(f"{ASSERTION}.{name}") for name in ("file", "claim.iss")):
-        asserting = _asserting(settings, client_id, _JWT_ASSERTION)
+        asserting = _with_assertion_fields(settings, client_id, _JWT_ASSERTION)
         return _with_assertion(asserting, reader, "client_assertion")
     if not client_id:
         raise _missing_credentials(keys)
@@ -159,12 +159,12 @@ def _with_grant(
         return replace(settings, form_fields={"grant_type": grant})
     if (assertion := _find(places, _STRIMZI_ASSERTION)) is not None:
         kind = _first(places, (f"{_STRIMZI_ASSERTION}.type",)) or _JWT_ASSERTION
-        asserting = _asserting(settings, client_id, kind)
+        asserting = _with_assertion_fields(settings, client_id, kind)
         return replace(asserting, secret_form_fields={"client_assertion": assertion[2]})
     raise _missing_credentials(keys)
 
 
-def _asserting(settings: OAuthSettings, client_id: str, kind: str) -> OAuthSettings:
+def _with_assertion_fields(settings: OAuthSettings, client_id: str, kind: str) -> OAuthSettings:
     fields = {"grant_type": CLIENT_CREDENTIALS, "client_assertion_type": kind}
     fields |= {"client_id": client_id} if client_id else {}
     return replace(settings, client_id=client_id, form_fields=fields)

@@ -185,9 +185,9 @@ def read_truststore_option(texts: OptionSource, prefix: str) -> str | None:
         try:
             return read_truststore(certificates.reveal().encode(), _PEM, None)
         except ValueError as error:
-            raise texts.error(inline, _because(error)) from error
+            raise texts.error(inline, _unusable(error)) from error
     if not path:
-        _nothing_to_open(texts, password, location)
+        _reject_unused_password(texts, password, location)
         return None
     if declared == _PEM:
         _no_password(texts, password)
@@ -196,7 +196,7 @@ def read_truststore_option(texts: OptionSource, prefix: str) -> str | None:
         return _trusted(data, declared or _DEFAULT, texts.secret(password))
     except ValueError as error:
         raise texts.error(
-            location, f"({texts.display_value(location)}) {_because(error)}"
+            location, f"({texts.display_value(location)}) {_unusable(error)}"
         ) from error
 
 
@@ -215,9 +215,9 @@ def read_keystore_option(texts: OptionSource, prefix: str) -> KeyPair | None:
         try:
             return _identity(inline.encode(), _PEM, None, key_password)
         except ValueError as error:
-            raise texts.error(key, _because(error)) from error
+            raise texts.error(key, _unusable(error)) from error
     if not path:
-        _nothing_to_open(texts, password, location)
+        _reject_unused_password(texts, password, location)
         return None
     if declared == _PEM:
         _no_password(texts, password)
@@ -229,7 +229,7 @@ def read_keystore_option(texts: OptionSource, prefix: str) -> KeyPair | None:
         return _identity(data, declared or _DEFAULT, texts.secret(password), key_password)
     except ValueError as error:
         raise texts.error(
-            location, f"({texts.display_value(location)}) {_because(error)}"
+            location, f"({texts.display_value(location)}) {_unusable(error)}"
         ) from error
 
 
@@ -282,14 +282,14 @@ def read_named_file(texts: OptionSource, location: str, path: str, most: int = M
     return data
 
 
-def _nothing_to_open(texts: OptionSource, password: str, location: str) -> None:
+def _reject_unused_password(texts: OptionSource, password: str, location: str) -> None:
     if texts.secret(password) is not None:
         raise texts.error(
             password, f"has no file to open: {texts.display_name(location)} is not set"
         )
 
 
-def _because(error: ValueError) -> str:
+def _unusable(error: ValueError) -> str:
     return f"cannot be used: {error}"
 
 
