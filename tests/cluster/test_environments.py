@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-import platform
 import shutil
 import subprocess
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
@@ -22,7 +22,7 @@ from support.waiting import PATIENCE_SECONDS, eventually
 
 pytestmark = pytest.mark.thorough
 
-ONE_CORE = ("spark.cores.max = 2",)  # of eight: the tests of this file share the cluster
+TWO_CORES = ("spark.cores.max = 2",)  # of eight: the tests of this file share the cluster
 
 
 def _copies(flow: ClusterFlow) -> None:
@@ -48,18 +48,23 @@ NAMINGS: dict[str, Callable[[Path], tuple[tuple[str, ...], dict[str, str]]]] = {
 }
 
 
-@pytest.mark.parametrize("key", NAMINGS)
 def test_executors_use_the_python_that_is_named(
-    shared_spark: SparkCluster, new_flow: NewFlow, python: Path, key: str
+    shared_spark: SparkCluster, new_flow: NewFlow, python: Path
 ) -> None:
-    """By each of the three names that Spark has for it."""
-    lines, environment = NAMINGS[key](python)
-    flow = new_flow(python=None, environment=environment)
-    flow.start(f"spark.master = {shared_spark.url}", *ONE_CORE, *lines)
-    with flow.load():
-        flow.await_every_partition()
+    """By each of the three names that Spark has for it; three flows at the same time."""
+    with ExitStack() as loads:
+        flows = []
+        for naming in NAMINGS.values():
+            lines, environment = naming(python)
+            flow = new_flow(python=None, environment=environment)
+            flow.start(f"spark.master = {shared_spark.url}", *TWO_CORES, *lines)
+            loads.enter_context(flow.load())
+            flows.append(flow)
+        for flow in flows:
+            flow.await_every_partition()
         assert _commands(shared_spark) == {str(python)}
-    flow.assert_equal()
+    for flow in flows:
+        flow.assert_equal()
 
 
 def test_executors_use_an_environment_that_spark_unpacks(
@@ -72,7 +77,7 @@ def test_executors_use_an_environment_that_spark_unpacks(
     flow = new_flow(python=None)
     flow.start(
         f"spark.master = {shared_spark.url}",
-        *ONE_CORE,
+        *TWO_CORES,
         f"spark.archives = {archive}#env",
         "spark.pyspark.python = ./env/bin/python",
     )
@@ -91,7 +96,7 @@ def test_executors_use_the_archive_that_sparkmirror_packs(
     flow = new_flow(python=None)
     flow.start(
         f"spark.master = {shared_spark.url}",
-        *ONE_CORE,
+        *TWO_CORES,
         f"spark.archives = {archive}#env",
         "spark.pyspark.python = ./env/bin/python",
     )
@@ -103,18 +108,18 @@ def test_executors_use_the_archive_that_sparkmirror_packs(
 
 
 def test_check_connect_probes_the_cluster(
-    shared_spark: SparkCluster, new_flow: NewFlow, tmp_path: Path
+    shared_spark: SparkCluster, new_flow: NewFlow, python: Path, tmp_path: Path
 ) -> None:
     """It reports each executor; a Python without packages is an error."""
     flow = new_flow()
-    flow.start(f"spark.master = {shared_spark.url}", *ONE_CORE)
-    good = flow.checked()
-    assert good.returncode == 0, good.stdout
-    assert platform.python_version() in good.stdout
+    flow.start(f"spark.master = {shared_spark.url}", *TWO_CORES)
+    code, report = flow.checked()
+    assert (code, report["ok"], report["slots"]) == (0, True, 2), report
+    assert {one["executable"] for one in report["executors"]} == {str(python)}
     flow.environment["PYSPARK_PYTHON"] = str(empty_python(tmp_path / "empty"))
-    bad = flow.checked()
-    assert bad.returncode == 1, bad.stdout
-    assert "cryptography" in bad.stdout
+    code, report = flow.checked()
+    assert (code, report["ok"]) == (1, False), report
+    assert "cryptography" in str(report["executors"][0]["import_errors"])
 
 
 def test_a_clean_stop_leaves_no_temporary_file(
@@ -123,7 +128,7 @@ def test_a_clean_stop_leaves_no_temporary_file(
     """Neither of the driver nor of its JVM; what executors wrote is the worker's to keep."""
     scratch = tmp_path / "temporary"
     flow = new_flow(environment=own_temporary_folder(scratch))
-    flow.start(f"spark.master = {shared_spark.url}", *ONE_CORE)
+    flow.start(f"spark.master = {shared_spark.url}", *TWO_CORES)
     _copies(flow)
     assert any(scratch.iterdir())  # it was there that the driver wrote
     code, _ = flow.mirror.terminate()
@@ -143,7 +148,7 @@ def test_the_control_port_listens_where_spark_does(
     name = subprocess.run(["uname", "-n"], capture_output=True, text=True, check=True).stdout
     hosts.write_text(f"127.0.0.1 localhost\n127.0.1.1 {name}")
     flow = new_flow(environment={"SPARK_LOCAL_IP": "127.0.0.2"}, driver_host="")
-    flow.start_with_hosts(hosts, f"spark.master = {shared_spark.url}", *ONE_CORE)
+    flow.start_with_hosts(hosts, f"spark.master = {shared_spark.url}", *TWO_CORES)
     _copies(flow)
     listening = {
         (one.name(), at.laddr.ip)
@@ -168,7 +173,7 @@ def test_brokers_with_tls_are_copied(
             lines += file_lines(alias, WAYS[way](secure, tmp_path / alias))
         flow.start(
             f"spark.master = {shared_spark.url}",
-            *ONE_CORE,
+            *TWO_CORES,
             *lines,
             "config.providers = directory",
             "config.providers.directory.class = "

@@ -40,7 +40,7 @@ def cases(folder: Path) -> dict[str, Case]:
     """Return the cases; Pythons are made in the folder."""
     empty, others = empty_python(folder / "empty"), list(other_pythons().items())
     assert others, "install another Python 3, for example with pyenv: executors must refuse it"
-    (older, old), (newer, new) = others[0], others[-1]
+    (_, old), (newer, new) = others[0], others[-1]
     return {
         "executor cannot start": Case(
             ("spark.executor.extraJavaOptions = -javaagent:/nowhere.jar",), ("executor", "code 1")
@@ -52,8 +52,10 @@ def cases(folder: Path) -> dict[str, Case]:
             (), ("cryptography", "sparkmirror pack"), {"PYSPARK_PYTHON": str(empty)}
         ),
         "newer Python": Case((f"spark.pyspark.python = {new}",), (newer, "spark.pyspark.python")),
-        # PySpark itself may fail to start with it, before it compares the versions.
-        "older Python": Case((f"spark.pyspark.python = {old}",), (older, "spark.pyspark.python")),
+        # PySpark may not even start with it, so its version cannot be told.
+        "older Python": Case(
+            (f"spark.pyspark.python = {old}",), ("Python", "spark.pyspark.python")
+        ),
         "Python path missing": Case(
             (f"spark.pyspark.python = {ABSENT}",), (ABSENT, "spark.pyspark.python")
         ),

@@ -116,6 +116,8 @@ class PartitionProgress:
         axes.set(title=title, xlabel="seconds", ylabel="records per second")
         axes.set_yscale("symlog", linthresh=10)
         axes.set_ylim(bottom=0)
+        if self.events:
+            axes.set_xlim(left=self.events[0][0] - _LOOK_SECONDS)  # not the start
         axes.legend(fontsize=7, ncols=2, loc="lower left")
         file.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(file, dpi=120, bbox_inches="tight")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -158,15 +159,18 @@ class ClusterFlow:
         words = [command(), "describe", name, "--url", url]
         return subprocess.run(words, capture_output=True, text=True, check=True).stdout
 
-    def checked(self) -> subprocess.CompletedProcess[str]:
-        """Return the result of `sparkmirror check FILE --connect`."""
-        return subprocess.run(
-            [command(), "check", str(self._file), "--connect"],
-            capture_output=True,
+    def checked(self) -> tuple[int, Mapping[str, Any]]:
+        """Return exit code and report of `sparkmirror check FILE --connect --json` about Spark."""
+        done = subprocess.run(
+            [command(), "check", str(self._file), "--connect", "--json"],
+            stdout=subprocess.PIPE,
             text=True,
             check=False,
             env={**os.environ, **self.environment},
         )
+        report = json.loads(done.stdout)["spark_cluster"]
+        assert isinstance(report, dict)
+        return done.returncode, report
 
     def seen(self) -> Seen:
         """Return what REST and metrics say."""
