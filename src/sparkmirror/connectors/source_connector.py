@@ -170,6 +170,7 @@ class MirrorSourceConnector:
 
     def _await_slot(self, starts: list[PartitionStart]) -> None:
         """Wait for a slot, a change or the end. The status shows the reason and the lag."""
+        self._usable_splits = self._settings.source.tasks_max
         self._status.begin_epoch(
             self._epochs.number, [(s.source, s.position, s.stop_at) for s in starts]
         )
@@ -223,9 +224,10 @@ class MirrorSourceConnector:
         self._start_positions.update_from(result)
         # The same plan would leave the same splits idle; other slots are a new chance.
         is_same = self._capacity().slots == capacity.slots
+        has_some_idle = 0 < result.idle_splits < len(splits)  # if all are, the job failed
         self._usable_splits = (
-            max(1, len(splits) - result.idle_splits)
-            if result.idle_splits and is_same
+            len(splits) - result.idle_splits
+            if has_some_idle and is_same
             else self._settings.source.tasks_max
         )
         return result

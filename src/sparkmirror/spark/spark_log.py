@@ -14,6 +14,7 @@ from pathlib import Path
 
 _LINE = re.compile(r"\d\d:\d\d:\d\d spark (?P<level>[A-Z]+) (?P<logger>[\w.$]+): (?P<text>.*)")
 _EXECUTOR = re.compile(r"Executor updated: \S+ is now (?:FAILED|EXITED|LOST)(?: \((?P<why>.*)\))?")
+_KILLED = "Application has been killed. Reason: "
 _START_FAILURE = re.compile(r"(?:Exception in thread \"main\" (?:[\w.$]+: )?|Error: )(?P<text>.+)")
 
 
@@ -29,12 +30,17 @@ class SparkLog:
         self._begin = self.path.stat().st_size if self.path.exists() else 0
 
     def last_error(self) -> str:
-        """Return the last error, without its time, level and class; empty if there is none."""
+        """Return the last error, without its time, level and class; empty if there is none.
+
+        The reason why the master ended the application wins over errors that follow from it.
+        """
         found = ""
         for line in self._lines():
             matched = _LINE.match(line)
             if matched and matched["level"] == "ERROR":
                 found = matched["text"].strip()
+                if _KILLED in found:
+                    return found.partition(_KILLED)[2]
         return found
 
     def executor_failures(self) -> list[str]:

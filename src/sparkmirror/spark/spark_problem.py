@@ -14,6 +14,7 @@ from dataclasses import dataclass
 _PAGE = "See docs/spark-cluster.md."
 _TRACEBACK = "Traceback (most recent call last):"
 _NO_WORKER = "Error from python worker"  # it died before it ran a task
+_STOPPED = re.compile(r"stopped SparkContext|SparkContext (?:was|has been) shut ?down")
 _LOST_TASK = "most recent failure: "
 
 
@@ -83,6 +84,8 @@ def failure_reason(text: str) -> str:
     The last line of the last Python traceback; without one, the reason of the lost task, the
     exception of the Java call, or the first line.
     """
+    if _STOPPED.search(text):
+        return "Spark has stopped the application"
     python_error = _last_python_error(text.splitlines())
     if python_error:
         return python_error

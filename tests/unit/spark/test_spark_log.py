@@ -9,7 +9,7 @@ import pytest
 
 from sparkmirror.spark.spark_log import SparkLog
 
-_KILLED = "Application has been killed. Reason: Master removed our application: FAILED"
+_KILLED = "Master removed our application: FAILED"
 
 
 @pytest.fixture
@@ -28,7 +28,9 @@ def test_the_last_error_is_without_time_and_class(log: SparkLog) -> None:
     log.path.write_text(
         "WARNING: Using incubator modules\n"
         "10:00:01 spark ERROR StandaloneAppClient: first\n"
-        f"10:00:02 spark ERROR StandaloneSchedulerBackend: {_KILLED}\n"
+        "10:00:02 spark ERROR StandaloneSchedulerBackend: Application has been killed. "
+        f"Reason: {_KILLED}\n"
+        "10:00:02 spark ERROR Utils: Uncaught exception in thread stop-spark-context\n"
         "10:00:03 spark WARN TaskSchedulerImpl: Initial job has not accepted any resources\n"
         "\tat java.lang.Thread.run\n",
         encoding="utf-8",

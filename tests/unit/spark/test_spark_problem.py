@@ -40,7 +40,7 @@ _JAVA = "\n\n\tat org.apache.spark.api.python.BasePythonRunner.handle(PythonRunn
         (
             "An error occurred while calling o48.collectToPython.\n"
             ": java.lang.IllegalStateException: SparkContext has been shut down" + _JAVA,
-            "java.lang.IllegalStateException: SparkContext has been shut down",
+            "Spark has stopped the application",
         ),
         ("", "Spark printed no reason"),
     ],
