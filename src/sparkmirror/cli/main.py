@@ -130,7 +130,11 @@ def plan(
     ] = None,
     rate: Annotated[str, typer.Option(help="Rate for the estimated copy duration.")] = "50MB/s",
 ) -> None:
-    """Print what a run would create, change, remove, move and copy; changes nothing."""
+    """Print what a run would create, change, remove, move and copy; changes nothing.
+
+    Exit codes: 0 planned, 1 invalid file, 2 wrong usage, 4 a flow cannot be planned, for example
+    because a cluster is unreachable; then --out writes nothing.
+    """
     from sparkmirror.cli.plan import plan_flows  # noqa: PLC0415 - as above
 
     raise typer.Exit(plan_flows(file, flow=flow, as_json=as_json, out=out, rate=rate))
@@ -149,7 +153,11 @@ def apply(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Carry out a plan exactly; exit 3 without changes if either cluster has changed since."""
+    """Carry out a plan exactly, or nothing if a cluster has changed since planning.
+
+    Exit codes: 0 done, also if it was done before; 1 invalid file, an action failed, or not
+    confirmed; 2 wrong usage or invalid plan; 3 the plan is outdated; 4 a cluster cannot be read.
+    """
     from sparkmirror.cli.apply import apply_file  # noqa: PLC0415 - as above
 
     raise typer.Exit(apply_file(plan_json, file=file, yes=yes))
