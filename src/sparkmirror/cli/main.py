@@ -12,6 +12,7 @@ import typer
 from sparkmirror import __version__
 from sparkmirror.cli import connect_commands
 from sparkmirror.cli.check import check
+from sparkmirror.cli.console import CommandGroup
 from sparkmirror.cli.groups import app as groups_app
 from sparkmirror.cli.ledger import ledger
 from sparkmirror.cli.local import app as local_app
@@ -20,6 +21,7 @@ from sparkmirror.cli.pack import pack
 from sparkmirror.cli.submit_script import submit_script
 
 app = typer.Typer(
+    cls=CommandGroup,
     name="sparkmirror",
     no_args_is_help=True,
     add_completion=False,
