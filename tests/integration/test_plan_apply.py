@@ -204,6 +204,14 @@ def test_a_plan_touches_nothing_and_after_it_was_applied_nothing_is_left(ground:
     assert f"{ground.out} is done" in sparkmirror("apply", ground.out, "--yes")
 
 
+def test_topics_that_match_nothing_are_noticed(ground: Ground) -> None:
+    ground.file.write_text(f"{ground.file.read_text()}{ground.flow}.topics = {ground.topic}x\n")
+    (sentence,) = planned(ground)["notices"]
+    assert sentence.endswith(
+        f"matches no topic of cluster '{ground.alias}'. The nearest name is '{ground.topic}'."
+    )
+
+
 def test_pairs_reckon_with_what_the_others_create(ground: Ground) -> None:
     """Heartbeats of one direction are mirrored by the other: still one plan is enough."""
     text = ground.file.read_text()

@@ -40,7 +40,11 @@ Files = Annotated[
 ]
 Wait = Annotated[
     str | None,
-    typer.Option("--wait", metavar="60s", help="Wait until each runs or has failed, up to 60s."),
+    typer.Option(
+        "--wait",
+        metavar="60s",
+        help="Wait up to 60s until each runs with tasks and no warning; else exit 1.",
+    ),
 ]
 _LOCAL = "http://localhost:8083"
 _SECONDS = 30.0
