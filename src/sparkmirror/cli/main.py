@@ -16,6 +16,7 @@ from sparkmirror.cli.console import CommandGroup
 from sparkmirror.cli.groups import app as groups_app
 from sparkmirror.cli.ledger import ledger
 from sparkmirror.cli.local import app as local_app
+from sparkmirror.cli.logging_setup import LogLevelName, LogLevelOption
 from sparkmirror.cli.offsets import app as offsets_app
 from sparkmirror.cli.pack import pack
 from sparkmirror.cli.submit_script import submit_script
@@ -65,6 +66,7 @@ def run(
     master: Annotated[
         str | None, typer.Option(help="Spark master; default: local, sized for the flows.")
     ] = None,
+    log_level: LogLevelOption = LogLevelName.INFO,
 ) -> None:
     """Replicate the flows of a file until Ctrl-C.
 
@@ -74,7 +76,10 @@ def run(
     """
     from sparkmirror.cli.run import run_file  # noqa: PLC0415 - other commands start without it
 
-    raise typer.Exit(run_file(file, clusters=tuple(clusters or ()), once=once, master=master))
+    code = run_file(
+        file, clusters=tuple(clusters or ()), once=once, master=master, log_level=log_level
+    )
+    raise typer.Exit(code)
 
 
 @app.command(
@@ -87,6 +92,7 @@ def worker(
     master: Annotated[
         str | None, typer.Option(help="Spark master; default: local, sized for the connectors.")
     ] = None,
+    log_level: LogLevelOption = LogLevelName.INFO,
 ) -> None:
     """Run a Kafka Connect worker for the MM2 connectors until Ctrl-C.
 
@@ -95,7 +101,7 @@ def worker(
     """
     from sparkmirror.cli.worker import run_worker  # noqa: PLC0415 - other commands do without it
 
-    raise typer.Exit(run_worker(file, master=master))
+    raise typer.Exit(run_worker(file, master=master, log_level=log_level))
 
 
 @app.command(

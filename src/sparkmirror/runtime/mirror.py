@@ -200,6 +200,11 @@ class Mirror:
             self._metrics = self._serve(old.settings)
             raise
 
+    @property
+    def progress_seconds(self) -> float:
+        """Seconds between two log lines with the progress of a flow."""
+        return self._reading.progress_seconds
+
     def failure(self) -> BaseException | None:
         """Return the error if Spark did not start or its JVM died."""
         return self._spark.failure()
