@@ -31,6 +31,7 @@ from sparkmirror.connectors.connector_instance import ConnectorInstance
 from sparkmirror.errors import SetupError, SparkmirrorError
 from sparkmirror.metrics.prometheus import MetricsServer, ReloadMetrics
 from sparkmirror.model import Flow
+from sparkmirror.rest.listening_sockets import require_free_ports
 from sparkmirror.runtime.commands import FlowCommands
 from sparkmirror.runtime.mirror_targets import MirrorTargets, connector_name
 from sparkmirror.runtime.ownership import FlowOwnership
@@ -126,7 +127,14 @@ class Mirror:
             _log.warning(f"{flow}: revoked before all its connectors have ended here")
 
     def start(self) -> None:
-        """Start everything. Returns at once; `snapshots` shows the progress."""
+        """Start everything. Returns at once; `snapshots` shows the progress.
+
+        SetupError if a port of the file is in use: before any group is joined, because a member
+        that leaves at once would interrupt the process that runs the flows.
+        """
+        rest = self._reading.rest
+        if self._serves and rest is not None and not rest.allows_any_port:
+            require_free_ports(rest.settings.listeners)
         if self._reading.metrics is not None:
             self._metrics = self._serve(self._reading.metrics)
         self._spark.start()
