@@ -18,7 +18,15 @@ if TYPE_CHECKING:
 
 _PANEL = "Connect workers (sparkmirror's and Java's)"
 
-Url = Annotated[str, typer.Option("--url", envvar="SPARKMIRROR_URL", help="URL of the worker.")]
+Url = Annotated[
+    str,
+    typer.Option(
+        "--url",
+        metavar="URL|FILE",
+        envvar="SPARKMIRROR_URL",
+        help="URL of the worker, or the properties file of a run or worker on this machine.",
+    ),
+]
 User = Annotated[
     str | None,
     typer.Option(

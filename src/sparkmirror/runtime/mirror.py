@@ -39,6 +39,7 @@ from sparkmirror.runtime.reload import Reloaded
 from sparkmirror.runtime.supervisor import Supervisor
 from sparkmirror.spark.flow_status import FlowSnapshot, FlowState
 from sparkmirror.spark.shared_context import SharedSparkContext, control_port
+from sparkmirror.system.served_urls import publish_url, withdraw_url
 from sparkmirror.topology.replication_factors import ReplicationFactorChooser
 
 if TYPE_CHECKING:
@@ -56,6 +57,10 @@ class MirrorFile:
         self._path = path
         self._targets = targets
         self._warned: set[tuple[str, str]] = set()
+
+    @property
+    def path(self) -> Path:
+        return self._path
 
     @property
     def name(self) -> str:
@@ -143,6 +148,7 @@ class Mirror:
         if self._serves and self._reading.rest is not None:
             try:
                 self._rest = self._serve_rest(self._reading.rest)
+                publish_url(self._file.path, self._rest.url)
             except SparkmirrorError:
                 self.stop()
                 raise
@@ -235,6 +241,7 @@ class Mirror:
     def stop(self) -> bool:
         """End all flows. Returns whether all of them wrote their positions in time."""
         if self._rest is not None:
+            withdraw_url(self._file.path)
             self._rest.stop()
         is_clean = self._supervisor.close()
         self._targets.stop(_LEAVE_SECONDS)
