@@ -15,8 +15,11 @@ from typer.testing import CliRunner
 
 from sparkmirror.cli.main import app
 from sparkmirror.client import Fit, MirrorClient
+from sparkmirror.config.mirror_config import MirrorConfig
+from sparkmirror.connectors.group_sync import GroupSync
 from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.errors import ArgumentError
+from sparkmirror.policy.loading import load_policy
 from support.clients.consumer_groups import NO_OFFSET, commit, committed, consumer, process
 from support.clients.librdkafka import await_copy, create_topics, end_offsets, numbered, produce
 from support.clients.load_generator import Load
@@ -208,6 +211,25 @@ def test_a_group_is_parked_under_load_without_processing_twice_or_skipping(flow:
     )
     second = process(flow.target, group, [remote])
     assert sorted([*first, *second]) == sorted(b"%d" % n for n in range(load.sent))
+
+
+def test_a_position_that_changed_since_the_plan_is_left(flow: Flow) -> None:
+    """A round of the mirror does not move back what was parked meanwhile."""
+    group = unique_name("elsewhere")  # the mirror does not sync it
+    commit(flow.source, group, flow.topic, {0: 20})
+    config = MirrorConfig.load(flow.file)
+    (parsed,) = [config.parsed_flow(one) for one in config.flows([]) if one.source == flow.alias]
+    settings = parsed.settings
+    with GroupSync(settings, load_policy(settings.policy, settings.flow)) as rounds:
+        plan = rounds.plan([group], syncs_groups=True)
+        assert [one.offset for one in plan.writes[group].values()] == [20]
+        commit(flow.target, group, flow.remote, {0: 90})
+        rounds.commit_offsets(plan)
+        assert committed(flow.target, group, flow.remote, 1) == {0: 90}
+
+        commit(flow.source, group, flow.topic, {0: 100})
+        rounds.commit_offsets(rounds.plan([group], syncs_groups=True))
+        assert committed(flow.target, group, flow.remote, 1) == {0: 100}
 
 
 def test_a_group_that_still_consumes_is_not_parked(flow: Flow) -> None:

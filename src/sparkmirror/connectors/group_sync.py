@@ -219,8 +219,18 @@ class GroupSync(Closable):
             self.checkpoints.write(checkpoints)
 
     def commit_offsets(self, found: GroupSyncPlan) -> GroupSyncPlan:
-        """Set the groups' offsets on the target. Returns the plan with the resulting states."""
-        results = self.target_groups.commit_offsets(found.writes)
+        """Set the groups' offsets on the target. Returns the plan with the resulting states.
+
+        Leaves out groups whose offsets another client has changed since the plan, such as
+        `groups park`: the planned offsets may be before those.
+        """
+        current = self.target_groups.committed_offsets(list(found.writes)).found
+        writes = {
+            group: offsets
+            for group, offsets in found.writes.items()
+            if current.get(group, {}) == found.on_target.get(group, {})
+        }
+        results = self.target_groups.commit_offsets(writes)
         return replace(found, positions=[_with_outcome(one, results) for one in found.positions])
 
 
