@@ -6,12 +6,15 @@ One worker on the target for all tests; each has topics and aliases of its own.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from typer.testing import CliRunner
 
+from sparkmirror.cli.main import app
 from sparkmirror.devcluster.cluster import LocalCluster
 from support.clients.librdkafka import (
     Record,
@@ -308,6 +311,23 @@ def test_bad_input_leaves_no_half_written_connector(
     assert deploy(worker, "nobody", shown | {"tasks.max": "1"}) == 200
     assert "s3cret" not in worker.process.log
     undeploy(worker, "nobody")
+
+
+def test_deploy_fails_when_a_connector_cannot_reach_its_source(
+    worker: WorkerProcess, flow: dict[str, object], tmp_path: Path
+) -> None:
+    """It is RUNNING, as in Connect; the error names the address."""
+    file = tmp_path / "lonely.json"
+    config = source_config(flow, "nothing") | {"source.cluster.bootstrap.servers": NOBODY}
+    file.write_text(json.dumps({"name": "lonely", "config": config}))
+    words = ["deploy", "-f", str(file), "--wait", "15s", "--url", worker.url]
+    done = CliRunner().invoke(app, words)
+    assert (done.exit_code, done.stdout.split("\t")[1:3]) == (1, ["created", "RUNNING"]), (
+        done.output
+    )
+    assert "connector 'lonely' is RUNNING without a task after 15 s: " in done.stderr
+    assert NOBODY in done.stderr
+    undeploy(worker, "lonely")
 
 
 @pytest.mark.thorough
