@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from sparkmirror.config.files.spark_conf import SENSITIVE_PATTERN, is_sensitive
 from sparkmirror.spark.executor_environment import (
     DAEMON_MODULE,
+    PYTHON_PATH,
     QUICK_JAVA,
     executor_defaults,
     executor_python,
@@ -91,7 +92,7 @@ def spark_options(
         "spark.driver.memory": "512m",
         "spark.driver.extraJavaOptions": " ".join(java),
         "spark.ui.showConsoleProgress": "false",
-        "spark.scheduler.mode": "FAIR",
+        "spark.scheduler.mode": "FIFO",  # flows take turns; FAIR breaks ties by name
         "spark.redaction.regex": SENSITIVE_PATTERN.pattern,
     }
     if is_on_this_machine(master):
@@ -107,7 +108,8 @@ def spark_options(
     chosen.pop("spark.master", None)
     if not is_on_this_machine(master):
         options |= executor_defaults(chosen)
-        chosen.pop("spark.executorEnv.PYTHONPATH", None)  # it is in the defaults
+        if PYTHON_PATH in options:  # with what the user added
+            chosen.pop(PYTHON_PATH, None)
     options |= chosen
     options["spark.speculation"] = "false"  # a second attempt of a copy task would write twice
     return options
