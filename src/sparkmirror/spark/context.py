@@ -176,7 +176,8 @@ def start_spark(
     conf = SparkConf(loadDefaults=False)
     gateway = previous.gateway if previous else _gateway(conf, options, log_file)
     context = SparkContext(conf=conf.setAll([*options.items()]), gateway=gateway)
-    scala_context = gateway.jvm.org.apache.spark.SparkContext.getOrCreate()
+    # `getOrCreate` would start another one if the master has ended this one meanwhile.
+    scala_context = context._jsc.sc()  # noqa: SLF001 - PySpark has no other way
     return RunningSpark(context, gateway, scala_context, os.getppid())
 
 

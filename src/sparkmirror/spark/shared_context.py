@@ -221,19 +221,27 @@ class SharedSparkContext(Generic[K]):
     def _start_spark(
         self, options: Mapping[str, str], previous: RunningSpark | None
     ) -> RunningSpark:
-        """Start a context. Raises SetupError with the cause that Java gives."""
+        """Start a context, with our package for executors. Raises SetupError with the cause."""
         from py4j.protocol import Py4JError  # noqa: PLC0415 - comes with Spark
         from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
 
         self._log.mark()
+        running: RunningSpark | None = None
         try:
-            return start_spark(options, self._log.path, previous)
+            running = start_spark(options, self._log.path, previous)
+            if not is_local(self._master):
+                running.context.addPyFile(str(self._package_zip()))
         except (Py4JError, PySparkException, OSError, ValueError) as error:
-            cause = self._log.start_failure() or java_cause(error)
+            cause = (self._log.start_failure() or java_cause(error)).rstrip(".")
+            if running is not None:
+                running.stop()  # PySpark refuses a second context
             remedy = f"Java's output is in {self._log.path}."
+            if is_standalone(self._master):
+                remedy += " The port of a master is 7077 by default; its web page has another one."
             raise SetupError(
                 f"Cannot start Spark ({self._master}): {cause}.", remedy=remedy
             ) from error
+        return running
 
     def _publish(self, running: RunningSpark | None, problem: SparkProblem | None) -> None:
         """Set what flows see, and wake those that wait; log a new problem."""
@@ -260,7 +268,6 @@ class SharedSparkContext(Generic[K]):
                 new = self._start_spark(options, running)
                 if running is None and not is_on_this_machine(self._master):
                     self._start_control(new)
-                new.context.addPyFile(str(self._package_zip()))
             except SetupError as error:
                 failure = running and self._jvm_failure(running)
                 if running is None or failure is not None:
