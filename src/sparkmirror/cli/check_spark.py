@@ -15,6 +15,8 @@ from sparkmirror.spark.context import is_on_this_machine
 from sparkmirror.spark.executor_environment import driver_python_warning
 from sparkmirror.spark.executor_probe import Address
 from sparkmirror.spark.master_url import master_problem
+from sparkmirror.spark.shared_context import CONTROL_PORT_KEY, control_port
+from sparkmirror.spark.submitted_conf import spark_defaults
 
 _MASTER = "spark.master"
 _DRIVER_PYTHON = "spark.pyspark.driver.python"
@@ -32,9 +34,10 @@ def check_spark(
         options = read_options()
     except ConfigError:
         return report  # its errors are among the notices
+    master = options.get(_MASTER, "local")
+    options = {**spark_defaults(), **options, _MASTER: master}  # as a run does
     notices = spark_notices(file, options)
     report = replace(report, notices=tuple(sorted_notices([*report.notices, *notices])))
-    master = options.get(_MASTER, "local")
     broken = any(one.level is NoticeLevel.ERROR for one in report.notices)
     if not connect or broken or is_on_this_machine(master):
         return report
@@ -47,6 +50,10 @@ def spark_notices(file: PropertiesFile, options: Mapping[str, str]) -> list[Noti
     problem = master_problem(options.get(_MASTER, "local"), options)
     if problem:
         found.append((NoticeLevel.ERROR, _MASTER, problem))
+    try:
+        control_port(options)
+    except ConfigError as error:
+        found.append((NoticeLevel.ERROR, CONTROL_PORT_KEY, str(error)))
     warning = driver_python_warning(options)
     if warning:
         found.append((NoticeLevel.WARNING, _DRIVER_PYTHON, warning))

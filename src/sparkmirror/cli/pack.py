@@ -47,6 +47,9 @@ def pack(
     if not archive.name.endswith(_SUFFIXES):
         print_error(f"{archive} must end with {' or '.join(_SUFFIXES)}: Spark looks at the name.")
         raise typer.Exit(1)
+    if python is not None and not python.is_absolute():
+        print_error(f"--python {python} is not an absolute path: the archive links to it.")
+        raise typer.Exit(1)
     console = Console(stderr=True)
     interpreter = python or base_interpreter()
     try:

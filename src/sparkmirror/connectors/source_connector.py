@@ -138,9 +138,9 @@ class MirrorSourceConnector:
         while not self._stop.is_set():
             self._changed.clear()
             self._epochs.begin_planning()
+            capacity = self._started_capacity()
             if self._stop.is_set():
                 break  # asked between the two: nobody would end the epoch
-            capacity = self._capacity()
             most = min(self._usable_splits, capacity.slots)
             starts = self._retry(partial(self._partition_starts, max(most, 1)))
             if starts is None:
@@ -168,6 +168,13 @@ class MirrorSourceConnector:
                 backoff.reset()
         self._status.set_state(FlowState.STOPPED)
 
+    def _started_capacity(self) -> FlowCapacity:
+        """Wait until Spark runs, has a problem, or the connector was stopped."""
+        capacity = self._capacity()
+        while capacity.is_starting and not self._stop.is_set():
+            capacity = self._capacity()
+        return capacity
+
     def _await_slot(self, starts: list[PartitionStart]) -> None:
         """Wait for a slot, a change or the end. The status shows the reason and the lag."""
         self._usable_splits = self._settings.source.tasks_max
@@ -178,8 +185,13 @@ class MirrorSourceConnector:
             capacity = self._capacity()
             if capacity.slots:
                 return
-            problem = capacity.problem or SparkProblem(_NO_SLOT)
-            self._set_problem(problem, problem.reason)
+            if capacity.problem is not None:
+                self._set_problem(capacity.problem, capacity.problem.reason)
+            else:
+                is_first = not self._epochs.number  # a new executor takes seconds to start
+                self._status.set_state(
+                    FlowState.STARTING if is_first else FlowState.RETRYING, _NO_SLOT
+                )
             self._changed.wait(_SLOT_SECONDS)
 
     def _set_problem(self, problem: SparkProblem, reason: str) -> None:
@@ -217,7 +229,7 @@ class MirrorSourceConnector:
         result = self._epochs.run(
             splits,
             settings,
-            lambda: min(self._capacity().slots, len(starts)) != min(capacity.slots, len(starts)),
+            lambda: _is_outdated(capacity, self._capacity(), len(starts)),
             takes_turns=capacity.is_time_shared,
         )
         self._status.set_waiting_splits(())
@@ -262,3 +274,10 @@ class MirrorSourceConnector:
             if before is None or end.offset < before.offset:
                 self._ends[tp] = end
         return True
+
+
+def _is_outdated(planned: FlowCapacity, now: FlowCapacity, partitions: int) -> bool:
+    """Whether an epoch would get another number of splits now, or would have to take turns."""
+    if now.is_time_shared and not planned.is_time_shared:
+        return True
+    return min(now.slots, partitions) != min(planned.slots, partitions)

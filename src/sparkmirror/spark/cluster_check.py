@@ -86,7 +86,9 @@ def _test(
             spark = start_spark(spark_options(master, options, archive=None), log.path)
         except (Py4JError, PySparkException, OSError, ValueError) as error:
             cause = log.start_failure() or java_cause(error)
-            return SparkClusterReport(master, problem=f"Cannot start Spark ({master}): {cause}.")
+            return SparkClusterReport(
+                master, problem=f"Cannot start Spark ({master}): {cause.rstrip('.')}."
+            )
         try:
             zip_package(Path(folder) / PACKAGE_ZIP)
             spark.context.addPyFile(str(Path(folder) / PACKAGE_ZIP))

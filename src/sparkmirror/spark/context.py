@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from sparkmirror.config.files.spark_conf import SENSITIVE_PATTERN, is_sensitive
 from sparkmirror.spark.executor_environment import (
     DAEMON_MODULE,
+    PYTHON_PATH,
     QUICK_JAVA,
     archive_flags,
     executor_defaults,
@@ -94,7 +95,7 @@ def spark_options(
         "spark.driver.memory": "512m",
         "spark.driver.extraJavaOptions": " ".join(java),
         "spark.ui.showConsoleProgress": "false",
-        "spark.scheduler.mode": "FAIR",
+        "spark.scheduler.mode": "FIFO",  # flows take turns; FAIR breaks ties by name
         "spark.redaction.regex": SENSITIVE_PATTERN.pattern,
     }
     if is_on_this_machine(master):
@@ -110,7 +111,8 @@ def spark_options(
     chosen.pop("spark.master", None)
     if not is_on_this_machine(master):
         options |= executor_defaults(chosen, archive_flags(executor_archive))
-        chosen.pop("spark.executorEnv.PYTHONPATH", None)  # it is in the defaults
+        if PYTHON_PATH in options:  # with what the user added
+            chosen.pop(PYTHON_PATH, None)
     options |= chosen
     options["spark.speculation"] = "false"  # a second attempt of a copy task would write twice
     return options
@@ -177,7 +179,8 @@ def start_spark(
     conf = SparkConf(loadDefaults=False)
     gateway = previous.gateway if previous else _gateway(conf, options, log_file)
     context = SparkContext(conf=conf.setAll([*options.items()]), gateway=gateway)
-    scala_context = gateway.jvm.org.apache.spark.SparkContext.getOrCreate()
+    # `getOrCreate` would start another one if the master has ended this one meanwhile.
+    scala_context = context._jsc.sc()  # noqa: SLF001 - PySpark has no other way
     return RunningSpark(context, gateway, scala_context, os.getppid())
 
 

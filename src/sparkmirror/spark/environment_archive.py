@@ -134,7 +134,8 @@ def _distribution_files(name: str) -> Iterator[tuple[str, Path]]:
             remedy="Install it as a package (`pip install .`), then pack again.",
         )
     for file in files:
-        is_inside = ".." not in file.parts and "__pycache__" not in file.parts
+        is_outside = file.is_absolute() or ".." in file.parts
+        is_inside = not is_outside and "__pycache__" not in file.parts
         located = Path(str(file.locate()))
         if is_inside and located.is_file():
             yield file.as_posix(), located

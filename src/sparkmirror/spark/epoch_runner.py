@@ -173,7 +173,6 @@ class EpochRunner:
         self, spark: SparkContext, group: str, title: str, splits: int, endpoint: ControlEndpoint
     ) -> list[Receipt]:
         spark.setJobGroup(group, title, interruptOnCancel=True)
-        spark.setLocalProperty("spark.scheduler.pool", self._name)
         # One row and one partition per split, in order.
         rows = spark.parallelize(range(splits), splits).flatMap(copy_function(endpoint)).collect()
         return [Receipt(*row) for row in rows]

@@ -23,7 +23,7 @@ DAEMON_MODULE = "sparkmirror.spark.daemon"
 PYTHON_KEYS = ("spark.pyspark.python", "spark.executorEnv.PYSPARK_PYTHON")
 _QUIET = ("-Xlog:disable", "-Xlog:all=off")  # about archives that do not fit
 QUICK_JAVA = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
-_PYTHON_PATH = "spark.executorEnv.PYTHONPATH"
+PYTHON_PATH = "spark.executorEnv.PYTHONPATH"
 _DRIVER_ONLY = frozenset(
     [
         "cli",
@@ -85,8 +85,8 @@ def executor_defaults(user: Mapping[str, str], java: Sequence[str] = ()) -> dict
     }
     if "spark.python.daemon.module" not in user:
         # Relative to the working directory of an executor. Not absent if the user adds to it.
-        path = [PACKAGE_ZIP, *filter(None, [user.get(_PYTHON_PATH)])]
-        options |= {"spark.python.daemon.module": DAEMON_MODULE, _PYTHON_PATH: ":".join(path)}
+        path = [PACKAGE_ZIP, *filter(None, [user.get(PYTHON_PATH)])]
+        options |= {"spark.python.daemon.module": DAEMON_MODULE, PYTHON_PATH: ":".join(path)}
     return options
 
 

@@ -7,13 +7,18 @@ Belongs to the thread of `shared_context`, which calls `check` once a second.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 from sparkmirror.spark.context import RunningSpark
-from sparkmirror.spark.executor_probe import ExecutorReport, hopeless_reason, probe_executors
+from sparkmirror.spark.executor_probe import (
+    ExecutorReport,
+    failed_report,
+    hopeless_reason,
+    probe_executors,
+)
 from sparkmirror.spark.slots import SlotAllocator
 from sparkmirror.spark.spark_log import SparkLog
 from sparkmirror.spark.spark_problem import SparkProblem
@@ -26,7 +31,7 @@ from sparkmirror.spark.standalone_master import (
 _DIAGNOSE_SECONDS = 5.0  # without executors; a cluster assigns them within seconds
 _MAX_FAILURES = 3  # of executors before the first one has registered
 _SETTLE_SECONDS = 1.0  # executors register one after another
-_RETRY_SECONDS = 30.0  # between two probes while executors cannot run tasks
+_RETRY_SECONDS = 10.0  # between two probes while executors cannot run tasks
 _log = logging.getLogger(__name__)
 
 
@@ -89,10 +94,10 @@ class ExecutorMonitor:
         """Return why Spark has stopped the context."""
         cause = self._log.last_error() or f"no reason in {self._log.path}"
         reason = f"Spark stopped the application: {cause}"
-        if self._had_executors:
-            return SparkProblem(reason)
         failures = self._log.executor_failures()
-        return _failed_executors(reason, failures[-1] if failures else "no executor has started")
+        if self._had_executors or not failures:
+            return SparkProblem(reason)
+        return _failed_executors(reason, failures[-1])
 
     def _missing_executors(self, failures: Sequence[str]) -> SparkProblem | None:
         """Return why there are no executors; None if the master does not know the application."""
@@ -132,7 +137,7 @@ class _GainedSlots:
         self._registered = 0
         self._registered_since = 0.0
         self._probed = 0  # the slots that were registered when the probe started
-        self._probe: Future[list[ExecutorReport]] | None = None
+        self._probe: _Probe | None = None
         self._retry_at = 0.0
         self.problem: SparkProblem | None = None  # why gained slots cannot be used
 
@@ -142,16 +147,13 @@ class _GainedSlots:
             self._registered, self._registered_since = registered, now
             self._retry_at = 0.0
         self._usable = min(self._usable, registered)
-        if self._probe is not None and self._probe.done():
-            self._finish(self._probe.result(), now)
+        if self._probe is not None and not self._probe.is_alive():
+            self._finish(self._probe.reports, now)
         is_settled = now - self._registered_since >= _SETTLE_SECONDS and now >= self._retry_at
         if self._probe is None and registered > self._usable and is_settled:
             self._probed = registered
-            thread = ThreadPoolExecutor(1, "executor-probe")
-            self._probe = thread.submit(
-                probe_executors, self._running.context, self._control_address, ()
-            )
-            thread.shutdown(wait=False)
+            self._probe = _Probe(self._running, self._control_address)
+            self._probe.start()
         return self._usable
 
     def _finish(self, reports: list[ExecutorReport], now: float) -> None:
@@ -163,6 +165,22 @@ class _GainedSlots:
         self._retry_at = now + _RETRY_SECONDS
         if self._usable and self.problem != before:
             _log.warning("New executors cannot be used: %s", self.problem)
+
+
+class _Probe(threading.Thread):
+    """One probe job. A daemon: a process that ends does not wait for it."""
+
+    def __init__(self, running: RunningSpark, control_address: tuple[str, int]) -> None:
+        super().__init__(name="spark/probe", daemon=True)
+        self._running = running
+        self._control_address = control_address
+        self.reports: list[ExecutorReport] = []  # after its end
+
+    def run(self) -> None:
+        try:
+            self.reports = probe_executors(self._running.context, self._control_address, ())
+        except Exception as error:  # noqa: BLE001 - a thread's root: Spark may be stopping
+            self.reports = [failed_report(str(error))]
 
 
 def probe_problem(reports: list[ExecutorReport]) -> SparkProblem | None:

@@ -25,6 +25,7 @@ from sparkmirror.wire.error_codes import is_retriable
 
 _RATE_WINDOW_SECONDS = 10.0
 _SLOW_ACK_SECONDS = 30.0
+_IDLE_SECONDS = 60.0  # between two reads of the end offset of a partition that is copied
 _log = logging.getLogger(__name__)
 
 _MAX_RECENT = 20
@@ -112,6 +113,7 @@ class _Task:
     cpu_seconds: float = 0.0
     problem: str = ""
     unacked_seconds: float = 0.0
+    reported_at: float = -math.inf
 
 
 @dataclass(slots=True)
@@ -247,6 +249,7 @@ class FlowStatus:
                 progress.cpu_seconds,
                 progress.error,
                 progress.oldest_unacked_seconds,
+                now,
             )
             if 0 < self._awaited <= len(self._tasks):
                 self._state, self._reason, self._awaited = (
@@ -267,10 +270,21 @@ class FlowStatus:
                     totals.latency[bucket] -= count
 
     def unreported_partitions(self, seconds: float) -> list[TopicPartition]:
-        """Return the partitions that no task has reported on for so long, or that have problems."""
-        oldest = time.monotonic() - seconds
+        """Return the partitions that no task has reported on for so long, or that have problems.
+
+        A task does not report an idle partition again. That has to be read less often: the task
+        would report new records.
+        """
+        now = time.monotonic()
         with self._lock:
-            return [tp for tp, p in self._parts.items() if p.problem or p.reported_at < oldest]
+            live = {i for i, task in self._tasks.items() if now - task.reported_at <= seconds}
+            return [
+                tp
+                for tp, p in self._parts.items()
+                if p.problem
+                or now - p.reported_at
+                > (_IDLE_SECONDS if p.split in live and p.position >= p.end_offset else seconds)
+            ]
 
     def set_end_offsets(self, ends: Mapping[TopicPartition, int]) -> None:
         """Set end offsets that the driver has read."""
@@ -279,6 +293,8 @@ class FlowStatus:
                 part = self._parts.get(tp)
                 if part is not None:
                     part.end_offset = max(end, part.position)
+                    if part.position >= end:
+                        part.reported_at = time.monotonic()
 
     def _add_partition(self, one: PartitionProgress, now: float, *, from_zero: bool) -> None:
         part = self._parts.get(TopicPartition(one.topic, one.partition))

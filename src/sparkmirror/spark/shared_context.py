@@ -52,6 +52,7 @@ CONTROL_HOST_KEY = "spark.sparkmirror.control.host"  # what executors connect to
 CONTROL_PORT_KEY = "spark.sparkmirror.control.port"  # executors must reach it through firewalls
 _MAX_PORT = 65535
 _WATCH_SECONDS = 1.0
+_CAPACITY_SECONDS = 0.5
 _log = logging.getLogger(__name__)
 K = TypeVar("K", bound=Hashable)
 
@@ -127,17 +128,19 @@ class SharedSparkContext(Generic[K]):
             return self._running.context
 
     def capacity(self, flow: K) -> FlowCapacity:
-        """Return what a flow may use now; blocks until Spark runs, or has a problem."""
+        """Return what a flow may use now; blocks for a moment while Spark starts."""
         with self._changed:
-            self._await(lambda: self._running is not None or self._problem is not None)
+            self._await(
+                lambda: self._running is not None or self._problem is not None, _CAPACITY_SECONDS
+            )
             if self._running is None or self._problem is not None:
-                return FlowCapacity(0, self._problem)
+                return FlowCapacity(0, self._problem, is_starting=self._problem is None)
         return self._slots.capacity(flow)
 
-    def _await(self, is_reached: Callable[[], bool]) -> None:
+    def _await(self, is_reached: Callable[[], bool], seconds: float | None = None) -> None:
         """Wait under the lock. Raises the failure if there is one."""
         self._changed.wait_for(
-            lambda: is_reached() or self._failure is not None or self._stopping.is_set()
+            lambda: is_reached() or self._failure is not None or self._stopping.is_set(), seconds
         )
         if self._failure is not None:
             raise self._failure
@@ -164,7 +167,10 @@ class SharedSparkContext(Generic[K]):
         with self._changed:
             if self._failure is not None or self._running is None:
                 return self._failure
-            code = self._running.exit_code()
+            return self._jvm_failure(self._running)
+
+    def _jvm_failure(self, running: RunningSpark) -> SetupError | None:
+        code = running.exit_code()
         if code is None:
             return None
         remedy = f"See {self._log.path}. Restart sparkmirror; copying resumes without loss."
@@ -220,19 +226,27 @@ class SharedSparkContext(Generic[K]):
     def _start_spark(
         self, options: Mapping[str, str], previous: RunningSpark | None
     ) -> RunningSpark:
-        """Start a context. Raises SetupError with the cause that Java gives."""
+        """Start a context, with our package for executors. Raises SetupError with the cause."""
         from py4j.protocol import Py4JError  # noqa: PLC0415 - comes with Spark
         from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
 
         self._log.mark()
+        running: RunningSpark | None = None
         try:
-            return start_spark(options, self._log.path, previous)
+            running = start_spark(options, self._log.path, previous)
+            if not is_local(self._master):
+                running.context.addPyFile(str(self._package_zip()))
         except (Py4JError, PySparkException, OSError, ValueError) as error:
-            cause = self._log.start_failure() or java_cause(error)
+            cause = (self._log.start_failure() or java_cause(error)).rstrip(".")
+            if running is not None:
+                running.stop()  # PySpark refuses a second context
             remedy = f"Java's output is in {self._log.path}."
+            if is_standalone(self._master):
+                remedy += " The port of a master is 7077 by default; its web page has another one."
             raise SetupError(
                 f"Cannot start Spark ({self._master}): {cause}.", remedy=remedy
             ) from error
+        return running
 
     def _publish(self, running: RunningSpark | None, problem: SparkProblem | None) -> None:
         """Set what flows see, and wake those that wait; log a new problem."""
@@ -259,10 +273,10 @@ class SharedSparkContext(Generic[K]):
                 new = self._start_spark(options, running)
                 if running is None and not is_on_this_machine(self._master):
                     self._start_control(new)
-                new.context.addPyFile(str(self._package_zip()))
             except SetupError as error:
-                if running is None:
-                    raise
+                failure = running and self._jvm_failure(running)
+                if running is None or failure is not None:
+                    raise (failure or error) from error
                 problem, is_hopeless = SparkProblem(str(error)), True
             else:
                 running = new

@@ -26,6 +26,7 @@ class FlowCapacity:
     slots: int  # how many splits it may have
     problem: SparkProblem | None = None  # why there is no slot
     is_time_shared: bool = False  # fewer slots than flows: epochs take turns
+    is_starting: bool = False  # Spark starts: nothing is known yet
 
 
 class SlotAllocator(Generic[K]):

@@ -15,7 +15,11 @@ from pathlib import Path
 _LINE = re.compile(r"\d\d:\d\d:\d\d spark (?P<level>[A-Z]+) (?P<logger>[\w.$]+): (?P<text>.*)")
 _EXECUTOR = re.compile(r"Executor updated: \S+ is now (?:FAILED|EXITED|LOST)(?: \((?P<why>.*)\))?")
 _KILLED = "Application has been killed. Reason: "
-_START_FAILURE = re.compile(r"(?:Exception in thread \"main\" (?:[\w.$]+: )?|Error: )(?P<text>.+)")
+_START_FAILURE = re.compile(
+    r"(?:Exception in thread \"main\" (?:[\w.$]+: )?|Error: |.*"
+    + re.escape(_KILLED)
+    + ")(?P<text>.+)"
+)
 
 
 class SparkLog:
@@ -49,7 +53,7 @@ class SparkLog:
         return [one["why"] or "no reason given" for one in found if one]
 
     def start_failure(self) -> str:
-        """Return what Spark's launcher printed if it rejected the options."""
+        """Return why Spark's launcher rejected the options, or the master the application."""
         for line in self._lines():
             matched = _START_FAILURE.match(line)
             if matched:

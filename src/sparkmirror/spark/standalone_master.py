@@ -50,7 +50,7 @@ def connection_problem(master: str) -> str:
     reasons = []
     for host, port in master_addresses(master):
         try:
-            socket.create_connection((host, port), _CONNECT_SECONDS).close()
+            socket.create_connection((host.strip("[]"), port), _CONNECT_SECONDS).close()
         except OSError as error:
             reasons.append(f"{host}:{port}: {error.strerror or error}")
         else:

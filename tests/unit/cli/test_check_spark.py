@@ -53,6 +53,26 @@ def report(cluster: SparkClusterReport) -> CheckReport:
     return CheckReport("f", (), (), (), spark_cluster=cluster)
 
 
+def test_options_of_spark_defaults_are_checked_as_a_run_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "spark-defaults.conf").write_text("spark.dynamicAllocation.enabled true\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    file = tmp_path / "f.properties"
+    file.write_text(f"{MIRROR}spark.master = {MASTER}\n")
+    code, out = run(file)
+    assert code == 1
+    assert "spark.dynamicAllocation.enabled=true is not supported" in out
+
+
+def test_a_control_port_that_is_none_is_an_error_at_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "f.properties"
+    file.write_text(f"{MIRROR}spark.sparkmirror.control.port = many\n")
+    code, out = run(file)
+    assert code == 1
+    assert "error: line 5: Invalid spark.sparkmirror.control.port 'many'" in out
+
+
 @pytest.mark.parametrize("text", [MIRROR, WORKER])
 def test_a_master_that_cannot_work_is_an_error_at_its_line(tmp_path: Path, text: str) -> None:
     file = tmp_path / "f.properties"

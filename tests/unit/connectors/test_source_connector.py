@@ -12,8 +12,26 @@ from sparkmirror.connectors import source_connector as source
 from sparkmirror.connectors.source_connector import MirrorSourceConnector
 from sparkmirror.kafka.descriptions import LogEnd, PartialResults
 from sparkmirror.model import TopicPartition
+from sparkmirror.spark.slots import FlowCapacity
 
 ORDERS = TopicPartition("orders", 0)
+
+
+@pytest.mark.parametrize(
+    ("planned", "now", "expected"),
+    [
+        (FlowCapacity(2), FlowCapacity(2), False),
+        (FlowCapacity(2), FlowCapacity(3), True),
+        (FlowCapacity(8), FlowCapacity(5), False),  # there are only four partitions
+        (FlowCapacity(2), FlowCapacity(0), True),
+        (FlowCapacity(1), FlowCapacity(1, is_time_shared=True), True),  # a flow waits for the slot
+        (FlowCapacity(1, is_time_shared=True), FlowCapacity(1), False),  # the turn is short
+    ],
+)
+def test_an_epoch_ends_when_another_plan_would_be_better(
+    planned: FlowCapacity, now: FlowCapacity, *, expected: bool
+) -> None:
+    assert source._is_outdated(planned, now, 4) == expected
 
 
 @pytest.mark.parametrize(("end", "expected"), [(80, 80), (100, 100), (120, 100)])

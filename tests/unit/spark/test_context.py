@@ -128,3 +128,12 @@ def test_an_archive_fits_one_installation_of_spark_only(tmp_path: Path) -> None:
 
 def test_the_jars_are_found_without_importing_spark() -> None:
     assert list(spark_jars().glob("spark-core_*.jar"))
+
+
+def test_the_users_path_of_executors_stays_with_a_daemon_of_their_own() -> None:
+    own = {"spark.python.daemon.module": "own", "spark.executorEnv.PYTHONPATH": "lib"}
+    options = spark_options("spark://host:7077", own, archive=None)
+    assert options["spark.executorEnv.PYTHONPATH"] == "lib"
+    del own["spark.python.daemon.module"]
+    options = spark_options("spark://host:7077", own, archive=None)
+    assert options["spark.executorEnv.PYTHONPATH"] == "sparkmirror.zip:lib"

@@ -61,6 +61,24 @@ def test_the_interpreter_of_the_nodes_can_be_named(names: list[str], tmp_path: P
         assert archive.getmember("bin/python").linkname == "/opt/python/bin/python3"
 
 
+def test_files_outside_of_the_environment_are_not_packed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Extraction would write to the absolute path, or fail."""
+    outside = tmp_path / "outside.txt"
+    outside.write_text("x", encoding="utf-8")
+    metadata = tmp_path / "site" / "odd-1.0.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: odd\nVersion: 1.0\n")
+    (metadata / "RECORD").write_text(
+        f"{outside},,\n../outside.txt,,\nodd-1.0.dist-info/METADATA,,\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    packed = {entry.name for entry in archive_entries(["odd"])}
+    assert any(one.endswith("odd-1.0.dist-info/METADATA") for one in packed)
+    assert not [one for one in packed if one.endswith("outside.txt")]
+
+
 def test_a_package_that_is_not_installed_is_named() -> None:
     with pytest.raises(SetupError, match=f"no-such-package is not installed in {sys.prefix}"):
         distribution_names(["no-such-package"])

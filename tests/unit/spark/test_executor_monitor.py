@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from sparkmirror import __version__
 from sparkmirror.spark import executor_monitor
-from sparkmirror.spark.executor_monitor import _GainedSlots, probe_problem
+from sparkmirror.spark.executor_monitor import ExecutorMonitor, _GainedSlots, probe_problem
 from sparkmirror.spark.executor_probe import ExecutorReport, failed_report
+from sparkmirror.spark.slots import SlotAllocator
+from sparkmirror.spark.spark_log import SparkLog
 from support.waiting import PATIENCE_SECONDS, eventually
 
 HEALTHY = ExecutorReport("host", python="", sparkmirror=__version__)
@@ -26,10 +29,13 @@ class Probes:
         self.count = 0
         self.reports = [HEALTHY]
         self.release = threading.Event()
+        self.error: Exception | None = None
 
     def __call__(self, *_: Any) -> list[ExecutorReport]:
         self.count += 1
         assert self.release.wait(PATIENCE_SECONDS)
+        if self.error is not None:
+            raise self.error
         return self.reports
 
 
@@ -49,7 +55,7 @@ def finish(found: _GainedSlots, registered: int, now: float) -> int:
     """The usable slots after the probe that runs."""
     probe = found._probe
     assert probe is not None
-    eventually(probe.done, PATIENCE_SECONDS, "the probe ends")
+    eventually(lambda: not probe.is_alive(), PATIENCE_SECONDS, "the probe ends")
     return found.usable_slots(registered, now)
 
 
@@ -91,9 +97,53 @@ def test_executors_that_cannot_run_tasks_are_tested_again_later(probes: Probes) 
     assert found.usable_slots(2, 20.0) == 0
     assert probes.count == 1
     probes.reports = [HEALTHY]
-    found.usable_slots(2, 44.0)
-    assert finish(found, 2, 45.0) == 2
+    found.usable_slots(2, 24.0)
+    assert finish(found, 2, 25.0) == 2
     assert found.problem is None
+
+
+def test_a_probe_that_raises_is_repeated(probes: Probes) -> None:
+    """The context may have been stopped while the probe was cancelled."""
+    probes.release.set()
+    probes.error = RuntimeError("stopped")
+    found = gains()
+    found.usable_slots(2, 10.0)
+    found.usable_slots(2, 12.0)
+    assert finish(found, 2, 13.0) == 0
+    assert found.problem is not None
+    assert not found.problem.is_hopeless
+    probes.error = None
+    found.usable_slots(2, 24.0)
+    assert finish(found, 2, 25.0) == 2
+
+
+@pytest.mark.usefixtures("probes")
+def test_a_process_that_ends_does_not_wait_for_a_probe() -> None:
+    found = gains()
+    found.usable_slots(2, 10.0)
+    found.usable_slots(2, 12.0)
+    assert found._probe is not None
+    assert found._probe.is_alive()
+    assert found._probe.daemon
+
+
+@pytest.mark.parametrize(
+    ("failures", "is_hopeless"), [((), False), (("Command exited with code 1",), True)]
+)
+def test_executors_are_blamed_only_if_some_have_failed(
+    tmp_path: Path, failures: tuple[str, ...], is_hopeless: bool
+) -> None:
+    """A master that is lost before the first executor has registered stops the context, too."""
+    log = SparkLog(tmp_path / "spark.log")
+    lines = [f"Executor updated: app/0 is now EXITED ({one})\n" for one in failures]
+    log.path.write_text("".join(lines), encoding="utf-8")
+    stopped = type("Running", (), {"context": None, "is_stopped": lambda _: True})()
+    monitor = ExecutorMonitor(stopped, "spark://h:1", SlotAllocator(""), log, CONTROL)
+    verdict = monitor.check(10.0)
+    assert verdict.is_useless
+    assert verdict.problem is not None
+    assert verdict.problem.is_hopeless == is_hopeless
+    assert ("stderr" in str(verdict.problem)) == is_hopeless
 
 
 def test_a_lost_executor_during_the_probe_is_transient() -> None:

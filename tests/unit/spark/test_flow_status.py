@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import logging
+from types import SimpleNamespace
 
 import pytest
 
 from sparkmirror.model import TopicPartition
+from sparkmirror.spark import flow_status
 from sparkmirror.spark.flow_status import FlowState, FlowStatus, IncidentCounter
 from sparkmirror.state.incidents import Incident, IncidentKind
 from sparkmirror.task import latency_histogram
@@ -84,6 +86,28 @@ def test_the_driver_reads_the_lag_of_partitions_without_a_report() -> None:
     flow.set_end_offsets({ORDERS: 900})
     flow.on_progress(progress(row(150, 50, end=500, code=29, trouble="forbidden")))
     assert flow.snapshot().lag == 750
+
+
+def test_an_idle_partition_of_a_live_task_is_read_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its task reports it only when something changes."""
+    now = [100.0]
+    monkeypatch.setattr(flow_status, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    flow = FlowStatus("a->b")
+    flow.begin_epoch(1, [(ORDERS, 100, None)], {ORDERS: 0})
+    flow.on_progress(progress(row(500, 400, end=500)))
+    now[0] = 110.0
+    assert flow.unreported_partitions(5.0) == [ORDERS]  # its task is silent
+    flow.on_progress(progress())
+    assert flow.unreported_partitions(5.0) == []
+    now[0] = 161.0
+    flow.on_progress(progress())
+    assert flow.unreported_partitions(5.0) == [ORDERS]
+    flow.set_end_offsets({ORDERS: 500})
+    assert flow.unreported_partitions(5.0) == []
+    flow.set_end_offsets({ORDERS: 900})
+    now[0] = 167.0
+    flow.on_progress(progress())
+    assert flow.unreported_partitions(5.0) == [ORDERS]  # its task does not move
 
 
 def test_the_next_epoch_counts_on() -> None:

@@ -66,6 +66,13 @@ def test_an_executor_failure_names_its_reason(log: SparkLog) -> None:
             "Master must either be yarn or start with spark, k8s, or local",
         ),
         ("Error: Could not find or load main class x", "Could not find or load main class x"),
+        (
+            (
+                "10:00:02 spark ERROR StandaloneSchedulerBackend: Application has been killed. "
+                "Reason: All masters are unresponsive! Giving up."
+            ),
+            "All masters are unresponsive! Giving up",
+        ),
     ],
 )
 def test_a_rejected_start_is_named(log: SparkLog, line: str, reason: str) -> None:
