@@ -88,7 +88,7 @@ class TaskSnapshot:
     failures: tuple[str, ...] = ()  # of partitions that need manual action
     warnings: tuple[str, ...] = ()  # problems that are retried
     copied: tuple[str, ...] = ()  # source topics of which it has copied records
-    has_slot: bool = True  # false: the split waits for a Spark task slot
+    has_slot: bool = True  # false: Spark runs no task of the split
 
 
 @dataclass(slots=True)
@@ -382,7 +382,7 @@ class FlowStatus:
         partitions = tuple(tp for tp, _ in parts)
         has_slot = split not in self._waiting_splits
         if not has_slot:
-            warnings = {"waits for a Spark task slot; its partitions are not copied": None}
+            warnings = {"has no Spark task yet; its partitions are not copied": None}
         return TaskSnapshot(
             split, partitions, tuple(failures), tuple(warnings), tuple(copied), has_slot
         )
@@ -393,7 +393,7 @@ class FlowStatus:
         if self._waiting_splits:
             count = len({part.split for part in parts})
             found.append(
-                f"{len(self._waiting_splits)} of {count} splits wait for a Spark task slot"
+                f"{len(self._waiting_splits)} of {count} splits have no Spark task"
             )
         found += [task.problem for task in self._tasks.values() if task.problem]
         slowest = max((task.unacked_seconds for task in self._tasks.values()), default=0.0)

@@ -55,8 +55,8 @@ def test_a_task_without_a_spark_slot_is_unassigned() -> None:
     made.set_waiting_splits([1])
     found = source_state(made.snapshot(), made.tasks())
     assert [found.tasks[n].state for n in (0, 1)] == [RunState.RUNNING, RunState.UNASSIGNED]
-    assert "waits for a Spark task slot" in found.tasks[1].warning
-    assert "1 of 2 splits wait for a Spark task slot" in made.snapshot().problems
+    assert "has no Spark task yet" in found.tasks[1].warning
+    assert "1 of 2 splits have no Spark task" in made.snapshot().problems
 
     made.begin_epoch(2, [(ORDERS, 0, None)], {ORDERS: 0})
     assert not made.snapshot().problems
