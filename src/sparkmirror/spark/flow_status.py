@@ -392,9 +392,7 @@ class FlowStatus:
         found += self._flow_problems.values()
         if self._waiting_splits:
             count = len({part.split for part in parts})
-            found.append(
-                f"{len(self._waiting_splits)} of {count} splits have no Spark task"
-            )
+            found.append(f"{len(self._waiting_splits)} of {count} splits have no Spark task")
         found += [task.problem for task in self._tasks.values() if task.problem]
         slowest = max((task.unacked_seconds for task in self._tasks.values()), default=0.0)
         if slowest > _SLOW_ACK_SECONDS:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Classifies what Spark reports: the cause in one sentence, and whether a retry can help. Pure.
 
-A hopeless problem stays until somebody changes the configuration or the machines: the flow is
-FAILED, and is retried once a minute. Every other problem is retried with a short backoff.
+A hopeless problem stays until the configuration or the machines change: the flow is FAILED, and is
+retried about once a minute. Every other problem is retried with a short backoff.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ status.storage.topic = s
 """
 MASTER = "spark://127.0.0.1:7077"
 PYTHON = "{}.{}".format(*sys.version_info)
-FINE = ExecutorReport("h1", "/work/0", PYTHON, "/usr/bin/python3", __version__)
+FINE = ExecutorReport("h1", "/srv/app-0/0", PYTHON, "/usr/bin/python3", __version__)
 LAME = replace(FINE, host="h2", unreachable=(("b1:9092", "Connection refused"),))
 
 app = typer.Typer()

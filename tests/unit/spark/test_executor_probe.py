@@ -24,7 +24,7 @@ from sparkmirror.spark.executor_probe import (
 )
 
 DRIVER = "{}.{}".format(*sys.version_info)
-FINE = ExecutorReport("h", "/work", DRIVER, "/usr/bin/python3", __version__)
+FINE = ExecutorReport("h", "/srv/app-0/0", DRIVER, "/usr/bin/python3", __version__)
 NO_PYTHON = """\
 An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 0.0 failed 4 \
