@@ -157,6 +157,15 @@ connectors are as in the tables above. `sparkmirror check` also reads such a fil
 """
 
 
+_APPENDIX = "Keys without effect"
+_APPENDIX_INTRODUCTION = f"""\
+## {_APPENDIX}
+
+Sparkmirror accepts these keys, because files of MM2 and Connect have them. They change nothing.
+`sparkmirror check` names those that a file sets, with the reason.
+"""
+
+
 def page() -> str:
     return "\n".join([_INTRODUCTION, *_lines()]) + "\n"
 
@@ -167,6 +176,7 @@ def _lines() -> Iterator[str]:
     yield _WORKER_INTRODUCTION
     for section in WORKER_SECTIONS:
         yield from _section(section, "###")
+    yield from _appendix()
     yield "## Old names"
     yield ""
     yield "| written | means |"
@@ -185,6 +195,23 @@ def _lines() -> Iterator[str]:
         yield f"| `{key.name}` | {_default(key)} | `{key.mm2_default}` | {why} |"
 
 
+def _appendix() -> Iterator[str]:
+    yield _APPENDIX_INTRODUCTION
+    workers = "A Connect worker's file: "
+    titled = [(one.title, one) for one in SECTIONS]
+    titled += [(f"{workers}{one.title}", one) for one in WORKER_SECTIONS]
+    for title, section in titled:
+        rows = [(key.name, key.no_effect) for key in section.keys if key.no_effect]
+        rows += section.ignored
+        if rows:
+            yield f"**{title}** ({section.written})"
+            yield ""
+            yield "| key | why it has no effect |"
+            yield "|---|---|"
+            yield from (f"| `{name}` | {_escaped(why)} |" for name, why in rows)
+            yield ""
+
+
 def _section(section: Section, mark: str = "##") -> Iterator[str]:
     yield f"{mark} {section.title}"
     yield ""
@@ -192,16 +219,16 @@ def _section(section: Section, mark: str = "##") -> Iterator[str]:
     yield ""
     yield "| key | type | default | MM2's, if other | meaning |"
     yield "|---|---|---|---|---|"
-    for key in section.keys:
+    keys = [key for key in section.keys if not key.no_effect]
+    for key in keys:
         other = f"`{key.mm2_default}`" if key.mm2_default is not None else ""
-        yield (f"| `{key.name}` | {key.type.value} | {_default(key)} | {other} | {_meaning(key)} |")
+        yield (
+            f"| `{key.name}` | {key.type.value} | {_default(key)} | {other} | {_escaped(key.doc)} |"
+        )
     yield ""
-    if section.ignored:
-        yield "Accepted without effect:"
-        yield ""
-        yield "| key | why |"
-        yield "|---|---|"
-        yield from (f"| `{name}` | {why} |" for name, why in section.ignored)
+    if section.ignored or len(keys) < len(section.keys):
+        link = _APPENDIX.lower().replace(" ", "-")
+        yield f"Others are accepted [without effect](#{link})."
         yield ""
 
 
@@ -211,9 +238,8 @@ def _default(key: ConfigKey) -> str:
     return f"`{key.default}`" if key.default else "empty"
 
 
-def _meaning(key: ConfigKey) -> str:
-    effect = f" No effect here: {key.no_effect}." if key.no_effect else ""
-    return (key.doc + effect).replace("|", "\\|")
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 _PROFILES_INTRODUCTION = """\

@@ -37,7 +37,7 @@ def refused(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], str]:
         raise AssertionError("the file was not refused")
 
     monkeypatch.setattr(run_command, "run_until_stopped", started)
-    monkeypatch.setattr(run_command, "set_up_logging", lambda _console: None)  # pytest has its own
+    monkeypatch.setattr(run_command, "set_up_logging", lambda *_: None)  # pytest has its own
 
     def run_here(file: Path) -> str:
         ended = CliRunner().invoke(app, ["run", str(file)])

@@ -25,6 +25,7 @@ from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.devcluster.ports import HOST
 from support.clients.acls import AUTHORIZER
 from support.clients.librdkafka import Cluster, admin, create_topics, topics
+from support.unique_names import unique_name
 from support.waiting import PATIENCE_SECONDS, eventually
 
 # Port 1 is never ours: what a broker inside a container advertises looks like this from outside.
@@ -84,6 +85,25 @@ def test_every_broker_is_reached(
         assert addresses == set(running.bootstrap_servers.split(","))
         assert all(broker["version"] for broker in cluster["brokers"])
     assert topics(target_cluster) == before
+
+
+def test_topics_that_match_nothing_are_warned_of(
+    tmp_path: Path, source_cluster: LocalCluster, target_cluster: LocalCluster
+) -> None:
+    """With the nearest name; the exit code stays 0."""
+    topic = unique_name("payments")
+    create_topics(source_cluster, {topic: 1})
+    code, found = run_check(
+        tmp_path, source_cluster, target_cluster, f"a->b.topics = {topic}, {topic}x"
+    )
+    assert code == 0
+    (notice,) = [one for one in found["notices"] if one["key"] == "topics"]
+    assert notice["level"] == "warning"
+    assert notice["where"] == "line 5"
+    assert notice["message"] == (
+        f"a->b: '{topic}x' in topics matches no topic of cluster 'a'. "
+        f"The nearest name is '{topic}'."
+    )
 
 
 def test_an_unreachable_advertised_address_is_in_the_error(

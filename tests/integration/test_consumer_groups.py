@@ -221,7 +221,9 @@ def test_a_group_that_still_consumes_is_not_parked(flow: Flow) -> None:
         said = sparkmirror(*words, code=1)
     assert "it has members on" in said
     assert "stop its consumers" in said
-    assert "group not found" in sparkmirror(*words[:-3], "nobody", *words[-2:], code=1)
+    said = sparkmirror(*words[:-3], f"{flow.alias}-bussy", code=1)
+    assert f"has no consumer group '{flow.alias}-bussy'" in said
+    assert f"The nearest name is '{group}'." in said
 
 
 def test_a_group_ahead_on_the_target_is_parked_only_with_rewind(flow: Flow) -> None:

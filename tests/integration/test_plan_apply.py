@@ -201,6 +201,15 @@ def test_a_plan_touches_nothing_and_after_it_was_applied_nothing_is_left(ground:
     assert topics(ground.source)[f"mm2-offset-syncs.{ground.far}.internal"] == 1
     assert again["forecast"]["records"] == RECORDS
     assert "Nothing to change." in sparkmirror("plan", ground.file)
+    assert f"{ground.out} is done" in sparkmirror("apply", ground.out, "--yes")
+
+
+def test_topics_that_match_nothing_are_noticed(ground: Ground) -> None:
+    ground.file.write_text(f"{ground.file.read_text()}{ground.flow}.topics = {ground.topic}x\n")
+    (sentence,) = [one for one in planned(ground)["notices"] if "matches no topic" in one]
+    assert sentence.endswith(
+        f"matches no topic of cluster '{ground.alias}'. The nearest name is '{ground.topic}'."
+    )
 
 
 def test_plans_include_topics_created_by_other_flows(ground: Ground) -> None:
@@ -375,17 +384,20 @@ def test_remote_topics_are_deleted_only_if_configured(mirrored: Ground) -> None:
 
 
 def test_a_cluster_out_of_reach_does_not_hide_the_others(ground: Ground) -> None:
-    """Its flow is named, the other one planned; the exit code is 1."""
+    """Its flow is named, the other one planned, no file written; the exit code is 4."""
     lines = ground.file.read_text().replace(
         f"clusters = {ground.alias}, ", f"clusters = nobody, {ground.alias}, "
     )
     lines += f"nobody.bootstrap.servers = 127.0.0.1:1\nnobody->{ground.far}.enabled = true\n"
     lines += "nobody.admin.connect.timeout.ms = 500\n"
     ground.file.write_text(lines + "emit.heartbeats.enabled = false\n")
-    text = sparkmirror("plan", ground.file, "--out", ground.out, code=1)
-    assert "Cluster 'nobody' cannot be reached" in text
+    text = sparkmirror("plan", ground.file, "--out", ground.out, code=4)
+    assert f"cannot plan nobody->{ground.far}: Cluster 'nobody' cannot be reached" in text
     assert f"create\ttopic {ground.remote}" in text
-    assert [one["flow"] for one in json.loads(ground.out.read_text())["notPlanned"]]
+    assert f"{ground.out} was not written" in text
+    assert not ground.out.exists()
+    sparkmirror("plan", ground.file, "--flow", ground.flow, "--out", ground.out)
+    assert json.loads(ground.out.read_text())["notPlanned"] == []
 
 
 def test_what_is_no_plan_is_rejected_with_an_error(ground: Ground) -> None:

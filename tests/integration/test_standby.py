@@ -19,7 +19,9 @@ from urllib.parse import quote
 from urllib.request import Request, urlopen
 
 import pytest
+from typer.testing import CliRunner
 
+from sparkmirror.cli.main import app
 from sparkmirror.devcluster.cluster import LocalCluster
 from support.clients.librdkafka import await_copy, compare_topics, create_topics, end_offsets
 from support.clients.load_generator import Load
@@ -78,6 +80,12 @@ class Twins:
         second = self.start()
         second.await_log(f"{self.flow}: STANDBY stands by", PATIENCE_SECONDS)
         return first, second
+
+    def listed(self) -> list[str]:
+        """The connectors that the terminal client shows for the file, which names no port."""
+        done = CliRunner().invoke(app, ["get", "connectors", "--json", "--url", str(self._file)])
+        assert done.exit_code == 0, done.output
+        return sorted(one["name"] for one in json.loads(done.stdout))
 
     def load(self) -> Load:
         """Records, until the end of the context."""
@@ -151,6 +159,7 @@ def test_the_standby_accepts_commands_and_takes_over(twins: Twins) -> None:
             f"{twins.flow}.MirrorCheckpointConnector",
             beats,
         ]
+        assert twins.listed() == sorted(active.ask("/connectors")[1])
         twins.await_more()
         assert [active.state(copies), standby.state(copies)] == ["RUNNING", "UNASSIGNED"]
         _, seen = standby.ask(f"/connectors/{copies}/status")
@@ -176,6 +185,7 @@ def test_the_standby_accepts_commands_and_takes_over(twins: Twins) -> None:
         began = time.monotonic()
         code, _ = first.terminate()
         assert code == 0
+        assert copies in twins.listed()  # by the other process
         eventually(lambda: standby.state(beats) == "RUNNING", PATIENCE_SECONDS, "taken over")
         measured(f"taken over {time.monotonic() - began:.1f} s after SIGTERM")
         assert standby.state(copies) == "PAUSED"

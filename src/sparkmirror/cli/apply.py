@@ -20,14 +20,14 @@ from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.connectors.flow_planner import build_plans
 from sparkmirror.connectors.plan_applier import ActionResult, FlowPlanApplier
-from sparkmirror.errors import PlanError, SparkmirrorError
+from sparkmirror.errors import PlanError, SparkmirrorError, join_sentences
 from sparkmirror.model import Flow
 from sparkmirror.topology import plan_file
 from sparkmirror.topology.action_text import describe_action, summarize_actions
 from sparkmirror.topology.flow_plan import STAGES, FlowPlan, compare_actions, is_destructive
 from sparkmirror.topology.settings_digest import settings_digest
 
-OK, FAILED, REFUSED, PLAN_OUTDATED = 0, 1, 2, 3
+OK, FAILED, REFUSED, PLAN_OUTDATED, CANNOT_PLAN = 0, 1, 2, 3, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,11 @@ class PlanCheck:
 
     mismatches: tuple[str, ...] = ()  # why the plan is outdated
     unplanned: tuple[str, ...] = ()  # actions that a new plan would have and this one has not
+    is_finished: bool = False  # a new plan has none of its actions
+
+
+class UnreadableFlowsError(PlanError):
+    """A cluster cannot be read, so the plan cannot be compared with it."""
 
 
 def apply_file(path: Path, *, file: Path | None, yes: bool) -> int:
@@ -44,6 +49,11 @@ def apply_file(path: Path, *, file: Path | None, yes: bool) -> int:
         document = plan_file.read(path)
     except PlanError as error:
         print_error(str(error))
+        return REFUSED
+    if document.unread:
+        for flow, reason in document.unread:
+            print_error(f"{path} has no plan for {flow}: {reason}")
+        print_error("Nothing was changed. Run sparkmirror plan again, or for one flow with --flow.")
         return REFUSED
     if not any(plan.actions for plan in document.flows):
         typer.echo("The plan has nothing to do.")
@@ -62,12 +72,15 @@ def _check_and_carry_out(
     try:
         settings = _settings(MirrorConfig.load(file))
         verdict = check_plan(document.flows, settings)
-        if asks and not verdict.mismatches:
+        if asks and not verdict.mismatches and not verdict.is_finished:
             _show(plans)
             if not typer.confirm("Carry this out?"):
                 typer.echo("Nothing was changed.")
                 return FAILED
             verdict = check_plan(document.flows, settings)  # the state may have changed meanwhile
+    except UnreadableFlowsError as error:
+        print_error(f"{error} Nothing was changed.")
+        return CANNOT_PLAN
     except SparkmirrorError as error:
         print_error(str(error))
         return FAILED
@@ -75,11 +88,14 @@ def _check_and_carry_out(
         return _report_outdated(path, verdict)
     for sentence in verdict.unplanned:
         typer.echo(f"not in the plan, skipped: {sentence}")
+    if verdict.is_finished:
+        typer.echo(f"{path} is done: none of its actions is needed any more.")
+        return OK
     return _carry_out(plans, settings)
 
 
 def check_plan(plans: Sequence[FlowPlan], settings: dict[Flow, FlowSettings]) -> PlanCheck:
-    """Read both clusters again and compare. Raises ClusterError if one is unreachable."""
+    """Read both clusters again and compare. Raises UnreadableFlowsError if one is unreachable."""
     missing = [plan.flow for plan in plans if plan.flow not in settings]
     if missing:
         return PlanCheck(
@@ -95,10 +111,16 @@ def check_plan(plans: Sequence[FlowPlan], settings: dict[Flow, FlowSettings]) ->
     with progress_status() as on_progress:
         found, unread = build_plans([settings[plan.flow] for plan in plans], on_progress)
     if unread:
-        raise PlanError("; ".join(f"{flow}: {reason}" for flow, reason in unread))
-    now = {plan.flow: plan for plan in found}
+        listed = (f"cannot compare the plan of {flow}: {reason}" for flow, reason in unread)
+        raise UnreadableFlowsError(join_sentences(listed))
+    return compare_plans(plans, {plan.flow: plan for plan in found})
+
+
+def compare_plans(plans: Sequence[FlowPlan], now: dict[Flow, FlowPlan]) -> PlanCheck:
+    """Compare stored plans with new ones of the same flows."""
     mismatches: list[str] = []
     unplanned: list[str] = []
+    finished = 0
     for plan in plans:
         fresh = now[plan.flow]
         other_clusters = _other_clusters(plan, fresh)
@@ -107,9 +129,12 @@ def check_plan(plans: Sequence[FlowPlan], settings: dict[Flow, FlowSettings]) ->
             continue
         fit = compare_actions(plan.actions, fresh.actions)
         mismatches += [mismatch_line(plan.flow, changed) for changed in fit.changed]
+        finished += sum(changed.replacement is None for changed in fit.changed)
         unplanned += [
             f"{plan.flow}: {describe_action(action, plan.flow)}" for action in fit.new_actions
         ]
+    if mismatches and len(mismatches) == finished == sum(len(plan.actions) for plan in plans):
+        return PlanCheck(unplanned=tuple(unplanned), is_finished=True)
     return PlanCheck(tuple(mismatches), tuple(unplanned))
 
 

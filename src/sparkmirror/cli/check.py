@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -19,9 +19,10 @@ from sparkmirror.cli.check_report import (
     print_tables,
 )
 from sparkmirror.cli.check_spark import check_spark
-from sparkmirror.config.files.notices import NoticeLevel
+from sparkmirror.config.files.notices import Notice, NoticeLevel, notice_at_line
 from sparkmirror.config.files.properties import PropertiesFile, read_properties
 from sparkmirror.config.files.spark_conf import displayed_spark_conf
+from sparkmirror.config.flows.flow_settings import ParsedFlow
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.config.worker_config import WorkerConfig, is_worker_file
@@ -31,6 +32,7 @@ from sparkmirror.kafka.broker_capabilities import Role
 from sparkmirror.kafka.cluster_probe import ClusterProbe, missing_permissions, probe_cluster
 from sparkmirror.policy.loading import load_policy
 from sparkmirror.topology.internal_topics import Side, internal_topics
+from sparkmirror.topology.unmatched_topics import unmatched_topics
 from sparkmirror.wire.settings import ConnectionSettings
 
 _MAX_TOPICS = 50  # of a flow whose permissions are checked; patterns repeat
@@ -122,16 +124,34 @@ def check_mirror_config(config: MirrorConfig, targets: list[str], *, connect: bo
     except ConfigError:
         flows = []  # the error is among the notices
     readings = [config.parsed_flow(flow) for flow in flows]
+    clusters = _probe_clusters([r.settings for r in readings]) if connect and not broken else ()
     return CheckReport(
         file=config.name,
         flows=tuple(
             FlowReport(r.settings.flow, r.settings.enabled, tuple(r.report.effective))
             for r in readings
         ),
-        notices=notices,
+        notices=(*notices, *_unmatched_topics(readings, clusters)),
         spark=tuple(sorted(config.displayed_spark_conf.items())),
-        clusters=_probe_clusters([r.settings for r in readings]) if connect and not broken else (),
+        clusters=clusters,
     )
+
+
+def _unmatched_topics(
+    readings: Sequence[ParsedFlow], clusters: Sequence[ClusterReport]
+) -> Iterator[Notice]:
+    """Warn of items of `topics` that match no topic of a reachable source."""
+    probes = {one.probe.alias: one.probe for one in clusters}
+    for settings, report in ((one.settings, one.report) for one in readings):
+        source = settings.flow.source
+        if not settings.enabled or source not in probes or not probes[source].reachable:
+            continue
+        policy = load_policy(settings.policy, settings.flow)
+        lines = (e.origin.line for e in report.effective if e.key == "topics")
+        line = next(filter(None, lines), 0)
+        for sentence in unmatched_topics(settings.policy, policy, source, probes[source].topics):
+            message = f"{settings.flow}: {sentence}"
+            yield notice_at_line(NoticeLevel.WARNING, "topics", line, message)
 
 
 def _probe_clusters(flows: list[FlowSettings]) -> tuple[ClusterReport, ...]:

@@ -18,7 +18,15 @@ if TYPE_CHECKING:
 
 _PANEL = "Connect workers (sparkmirror's and Java's)"
 
-Url = Annotated[str, typer.Option("--url", envvar="SPARKMIRROR_URL", help="URL of the worker.")]
+Url = Annotated[
+    str,
+    typer.Option(
+        "--url",
+        metavar="URL|FILE",
+        envvar="SPARKMIRROR_URL",
+        help="URL of the worker, or the properties file of a run or worker on this machine.",
+    ),
+]
 User = Annotated[
     str | None,
     typer.Option(
@@ -40,7 +48,11 @@ Files = Annotated[
 ]
 Wait = Annotated[
     str | None,
-    typer.Option("--wait", metavar="60s", help="Wait until each runs or has failed, up to 60s."),
+    typer.Option(
+        "--wait",
+        metavar="60s",
+        help="Wait up to 60s until each runs with tasks and no warning; else exit 1.",
+    ),
 ]
 _LOCAL = "http://localhost:8083"
 _SECONDS = 30.0

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from sparkmirror.cli.connect_output import escape_control_characters
 from sparkmirror.cli.console import print_error
+from sparkmirror.cli.worker_address import worker_url
 from sparkmirror.errors import ConfigError, WorkerError, WorkerUnreachableError
 from sparkmirror.model import Secret
 from sparkmirror.rest_client.connect_client import ConnectClient
@@ -68,7 +69,7 @@ def parse_duration(text: str) -> float:
 
 
 def _access(connection: ConnectOptions) -> WorkerEndpoint:
-    url = parse_worker_url(connection.url)
+    url = parse_worker_url(worker_url(connection.url))
     if connection.user is None:
         return WorkerEndpoint(url, seconds=connection.timeout)
     if ":" in connection.user:

@@ -15,8 +15,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from sparkmirror.cli.logging_setup import set_up_logging
 from sparkmirror.cli.process_signals import ProcessSignals
-from sparkmirror.cli.run_loop import set_up_logging
 from sparkmirror.cli.run_view import View, choose_view, format_count
 from sparkmirror.devcluster.jars import DEFAULT_KAFKA, kafka_classpath
 from sparkmirror.devcluster.local_clusters import LocalClusters

@@ -16,8 +16,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.table import Table
-from typer.core import TyperGroup
 
+from sparkmirror.cli.console import CommandGroup
 from sparkmirror.devcluster.cluster import MAX_BROKERS, LocalCluster
 from sparkmirror.devcluster.jars import DEFAULT_KAFKA, TESTED_KAFKA, JarSet, kafka_classpath
 from sparkmirror.devcluster.kafka_tools import (
@@ -35,7 +35,7 @@ _POLL_SECONDS = 0.5
 _FAILED = 1
 
 
-class _Root(TyperGroup):
+class _Root(CommandGroup):
     """Turns errors into one line and an exit code."""
 
     def invoke(self, ctx: typer.Context) -> object:  # type: ignore[override] # click's own type

@@ -12,14 +12,17 @@ import typer
 from sparkmirror import __version__
 from sparkmirror.cli import connect_commands
 from sparkmirror.cli.check import check
+from sparkmirror.cli.console import CommandGroup
 from sparkmirror.cli.groups import app as groups_app
 from sparkmirror.cli.ledger import ledger
 from sparkmirror.cli.local import app as local_app
+from sparkmirror.cli.logging_setup import LogLevelName, LogLevelOption
 from sparkmirror.cli.offsets import app as offsets_app
 from sparkmirror.cli.pack import pack
 from sparkmirror.cli.submit_script import submit_script
 
 app = typer.Typer(
+    cls=CommandGroup,
     name="sparkmirror",
     no_args_is_help=True,
     add_completion=False,
@@ -63,6 +66,7 @@ def run(
     master: Annotated[
         str | None, typer.Option(help="Spark master; default: local, sized for the flows.")
     ] = None,
+    log_level: LogLevelOption = LogLevelName.INFO,
 ) -> None:
     """Replicate the flows of a file until Ctrl-C.
 
@@ -72,7 +76,10 @@ def run(
     """
     from sparkmirror.cli.run import run_file  # noqa: PLC0415 - other commands start without it
 
-    raise typer.Exit(run_file(file, clusters=tuple(clusters or ()), once=once, master=master))
+    code = run_file(
+        file, clusters=tuple(clusters or ()), once=once, master=master, log_level=log_level
+    )
+    raise typer.Exit(code)
 
 
 @app.command(
@@ -85,6 +92,7 @@ def worker(
     master: Annotated[
         str | None, typer.Option(help="Spark master; default: local, sized for the connectors.")
     ] = None,
+    log_level: LogLevelOption = LogLevelName.INFO,
 ) -> None:
     """Run a Kafka Connect worker for the MM2 connectors until Ctrl-C.
 
@@ -93,7 +101,7 @@ def worker(
     """
     from sparkmirror.cli.worker import run_worker  # noqa: PLC0415 - other commands do without it
 
-    raise typer.Exit(run_worker(file, master=master))
+    raise typer.Exit(run_worker(file, master=master, log_level=log_level))
 
 
 @app.command(
@@ -130,7 +138,11 @@ def plan(
     ] = None,
     rate: Annotated[str, typer.Option(help="Rate for the estimated copy duration.")] = "50MB/s",
 ) -> None:
-    """Print what a run would create, change, remove, move and copy; changes nothing."""
+    """Print what a run would create, change, remove, move and copy; changes nothing.
+
+    Exit codes: 0 planned, 1 invalid file, 2 wrong usage, 4 a flow cannot be planned, for example
+    because a cluster is unreachable; then --out writes nothing.
+    """
     from sparkmirror.cli.plan import plan_flows  # noqa: PLC0415 - as above
 
     raise typer.Exit(plan_flows(file, flow=flow, as_json=as_json, out=out, rate=rate))
@@ -149,7 +161,11 @@ def apply(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Carry out a plan exactly; exit 3 without changes if either cluster has changed since."""
+    """Carry out a plan exactly, or nothing if a cluster has changed since planning.
+
+    Exit codes: 0 done, also if it was done before; 1 invalid file, an action failed, or not
+    confirmed; 2 wrong usage or invalid plan; 3 the plan is outdated; 4 a cluster cannot be read.
+    """
     from sparkmirror.cli.apply import apply_file  # noqa: PLC0415 - as above
 
     raise typer.Exit(apply_file(plan_json, file=file, yes=yes))

@@ -20,7 +20,7 @@ from sparkmirror.errors import ConfigError, PlanError
 from sparkmirror.topology import plan_file
 from sparkmirror.topology.forecast import parse_rate
 
-OK, FAILED = 0, 1
+OK, FAILED, CANNOT_PLAN = 0, 1, 4
 
 
 def plan_flows(file: Path, *, flow: str | None, as_json: bool, out: Path | None, rate: str) -> int:
@@ -43,9 +43,14 @@ def plan_flows(file: Path, *, flow: str | None, as_json: bool, out: Path | None,
         flows=tuple(plans),
         unread=tuple(unread),
     )
-    for failed, reason in unread:
-        print_error(f"{failed}: {reason}")
-    _print(document, Console(), as_json=as_json)
+    if plans or as_json:
+        _print(document, Console(), as_json=as_json)
+    if unread:
+        for failed, reason in unread:
+            print_error(f"cannot plan {failed}: {reason}")
+        if out is not None:
+            print_error(f"{out} was not written. Plan one flow that can be read with --flow.")
+        return CANNOT_PLAN
     if out is not None:
         try:
             plan_file.write(document, out)
@@ -54,7 +59,7 @@ def plan_flows(file: Path, *, flow: str | None, as_json: bool, out: Path | None,
             return FAILED
         note = f"Wrote the plan to {out}. Carry it out with: sparkmirror apply {out}"
         Console(stderr=True).print(note, markup=False, highlight=False, soft_wrap=True)
-    return FAILED if unread else OK
+    return OK
 
 
 def select_planned_flows(config: MirrorConfig, flow: str | None) -> list[FlowSettings]:

@@ -30,7 +30,7 @@ def plain_lines(document: PlanDocument) -> Iterator[str]:
         yield from (f"{plan.flow}\tnotice\t{sentence}" for sentence in plan.notices)
         biggest = plan.forecast.biggest if plan.forecast is not None else ()
         yield from (f"{plan.flow}\tcopy\t{one.topic}\t{_format_amount(one)}" for one in biggest)
-    yield summary_line(document.flows, document.rate)
+    yield _summary(document)
 
 
 def print_tables(document: PlanDocument, console: Console) -> None:
@@ -50,7 +50,7 @@ def print_tables(document: PlanDocument, console: Console) -> None:
                 table.add_row(escape(one.topic), _format_amount(one))
             console.print(table)
     console.print(
-        summary_line(document.flows, document.rate),
+        _summary(document),
         style="bold",
         markup=False,
         highlight=False,
@@ -99,6 +99,12 @@ def summary_line(plans: Sequence[FlowPlan], rate: float) -> str:
     if not actions:
         return f"Nothing to change. {to_copy}."
     return f"{summarize_actions(actions)}; {to_copy}."
+
+
+def _summary(document: PlanDocument) -> str:
+    line = summary_line(document.flows, document.rate)
+    without = ", ".join(str(flow) for flow, _ in document.unread)
+    return f"Without {without}: {line}" if without else line
 
 
 def _rows(plan: FlowPlan) -> Iterator[tuple[str, str, str]]:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from rich.console import Console
 
+from sparkmirror.cli.logging_setup import LogLevelName, set_up_logging
 from sparkmirror.cli.run_loop import (
     FATAL,
     OK,
     START_FAILED,
     Ending,
     run_until_stopped,
-    set_up_logging,
 )
 from sparkmirror.cli.run_view import choose_view
 from sparkmirror.config.files.tracked_files import record_file_reads
@@ -27,11 +27,16 @@ _STUCK_SECONDS = 30.0
 
 
 def run_file(
-    file: Path, *, clusters: tuple[str, ...] = (), once: bool = False, master: str | None = None
+    file: Path,
+    *,
+    clusters: tuple[str, ...] = (),
+    once: bool = False,
+    master: str | None = None,
+    log_level: LogLevelName = LogLevelName.INFO,
 ) -> int:
     """Run a configuration file. Returns the exit code."""
     console = Console(stderr=True)
-    set_up_logging(console)
+    set_up_logging(console, log_level)
     try:
         with record_file_reads() as files:
             mirror = Mirror(file, targets=clusters, once=once, master=master, serves=not once)
@@ -41,7 +46,7 @@ def run_file(
     refused = f"{file.name} was rejected; the previous configuration stays in use."
     rules = ReloadRules(rereads_own_file=True, refused=refused)
     reloader = None if once else Reloader(file, files, mirror, mirror.reloads, rules)
-    view = choose_view(console, once=once)
+    view = choose_view(console, once=once, progress_seconds=lambda: mirror.progress_seconds)
     end = _EndOfRun(mirror, once=once)
     return run_until_stopped(mirror, view, reloader, end.check)
 

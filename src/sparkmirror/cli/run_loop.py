@@ -3,13 +3,9 @@
 
 from __future__ import annotations
 
-import logging
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
-
-from rich.console import Console
 
 from sparkmirror.cli.process_signals import ProcessSignals
 from sparkmirror.cli.run_view import View
@@ -72,20 +68,3 @@ def run_until_stopped(
         view.print_line(UNCLEAN)
     view.print_summary(runtime.snapshots())
     return ending.code
-
-
-def set_up_logging(console: Console) -> None:
-    """Log to standard error; of libraries only warnings."""
-    handler: logging.Handler
-    if console.is_terminal:
-        from rich.logging import RichHandler  # noqa: PLC0415 - terminals only
-
-        handler = RichHandler(console=console, show_path=False, markup=False)
-    else:
-        handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    root = logging.getLogger()
-    root.handlers[:] = [handler]
-    root.setLevel(logging.WARNING)
-    logging.getLogger("sparkmirror").setLevel(logging.INFO)
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)

@@ -7,7 +7,7 @@ import logging
 import re
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, Self
 
 from rich.console import Console, Group
@@ -25,7 +25,8 @@ from rich.text import Text
 
 from sparkmirror.spark.flow_status import FlowSnapshot, FlowState
 
-_LINE_SECONDS = 10.0
+_FIRST_LINE_SECONDS = 10.0
+_LINE_SECONDS = 60.0
 _MAX_SHOWN_PROBLEMS = 8
 _COLOURS = {
     FlowState.STARTING: "yellow",
@@ -59,9 +60,16 @@ class View(Protocol):
         """Print totals and incidents at the end of the run."""
 
 
-def choose_view(console: Console, *, once: bool = False) -> View:
-    """Return a live view on a terminal, a line view elsewhere."""
-    return LiveView(console, once=once) if console.is_terminal else LineView(console)
+def choose_view(
+    console: Console,
+    *,
+    once: bool = False,
+    progress_seconds: Callable[[], float] = lambda: _LINE_SECONDS,
+) -> View:
+    """Return a live view on a terminal, else a line view that calls `progress_seconds`."""
+    if console.is_terminal:
+        return LiveView(console, once=once)
+    return LineView(console, progress_seconds)
 
 
 def format_count(count: float) -> str:
@@ -173,14 +181,21 @@ def _state(one: FlowSnapshot) -> Text:
 
 
 class LineView:
-    """Logs changed states and new problems; totals every ten seconds while records flow."""
+    """Logs changed states and new problems; while records flow also totals.
 
-    def __init__(self, console: Console) -> None:
+    The first totals come after ten seconds, the others every `progress_seconds`.
+    """
+
+    def __init__(
+        self, console: Console, progress_seconds: Callable[[], float] = lambda: _LINE_SECONDS
+    ) -> None:
         self._console = console
+        self._progress_seconds = progress_seconds
         self._states: dict[str, tuple[FlowState, str]] = {}
         self._problems: dict[str, set[str]] = {}
         self._counted: dict[str, int] = {}
-        self._next_line = time.monotonic() + _LINE_SECONDS
+        self._is_first_line = True
+        self._last_line = time.monotonic()
 
     def __enter__(self) -> Self:
         return self
@@ -199,12 +214,19 @@ class LineView:
                 level = logging.WARNING if one.state in _WAITING else logging.INFO
                 _log.log(level, f"{one.flow}: {one.state.value} {one.reason}".rstrip())
             self._log_problems(one)
-        if time.monotonic() >= self._next_line:
-            self._next_line = time.monotonic() + _LINE_SECONDS
+        if self._is_line_due():
+            self._is_first_line = False
+            self._last_line = time.monotonic()
             for one in flows:
                 if one.records != self._counted.get(one.flow, 0):
                     self._counted[one.flow] = one.records
                     _log.info(flow_line(one))
+
+    def _is_line_due(self) -> bool:
+        seconds = self._progress_seconds()
+        if self._is_first_line:
+            seconds = min(seconds, _FIRST_LINE_SECONDS)
+        return time.monotonic() - self._last_line >= seconds
 
     def _log_problems(self, one: FlowSnapshot) -> None:
         before = self._problems.get(one.flow, set())

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from sparkmirror.cli.kafka_scripts import KafkaScript
+from sparkmirror.cli.kafka_scripts import LOG_LEVEL_USAGE, KafkaScript
+from sparkmirror.cli.logging_setup import LogLevelName, set_up_logging
 from sparkmirror.cli.run_loop import (
     FATAL,
     START_FAILED,
     Ending,
     run_until_stopped,
-    set_up_logging,
 )
 from sparkmirror.cli.run_view import choose_view
 from sparkmirror.config.files.notices import NoticeLevel
@@ -25,14 +25,16 @@ from sparkmirror.errors import ConfigError, SparkmirrorError
 from sparkmirror.runtime.reload import Reloader, ReloadRules
 from sparkmirror.runtime.worker import Worker
 
-_SCRIPT = KafkaScript("connect-distributed", "connect-distributed.properties", 1)
+_SCRIPT = KafkaScript("connect-distributed", f"connect-distributed.properties {LOG_LEVEL_USAGE}", 1)
 _log = logging.getLogger("sparkmirror.worker")
 
 
-def run_worker(path: Path, *, master: str | None = None) -> int:
+def run_worker(
+    path: Path, *, master: str | None = None, log_level: LogLevelName = LogLevelName.INFO
+) -> int:
     """Run a worker. Returns the exit code."""
     console = Console(stderr=True)
-    set_up_logging(console)
+    set_up_logging(console, log_level)
     try:
         with record_file_reads() as files:
             file = WorkerConfig.load(path)
@@ -44,7 +46,7 @@ def run_worker(path: Path, *, master: str | None = None) -> int:
     except ConfigError as error:
         console.print(f"sparkmirror: {error}", style="red", highlight=False, soft_wrap=True)
         return FATAL
-    view = choose_view(console)
+    view = choose_view(console, progress_seconds=lambda: file.settings.progress_seconds)
     try:
         worker = Worker(file, master=master)
     except SparkmirrorError as error:
@@ -65,4 +67,4 @@ def connect_distributed() -> None:
     file, *rest = _SCRIPT.arguments()
     if rest:
         _SCRIPT.exit_with_usage()
-    sys.exit(run_worker(Path(file)))
+    sys.exit(run_worker(Path(file), log_level=_SCRIPT.log_level))

@@ -45,6 +45,7 @@ class ParsedRun:
     connectors: Mapping[Flow, Mapping[ConnectorClass, Mapping[str, str]]] = field(
         default_factory=dict, repr=False
     )  # the configuration that MM2 would store for each connector
+    progress_seconds: int = 60  # between two log lines with the progress of a flow
     resolver: ReferenceResolver = field(default_factory=lambda: ReferenceResolver({}), repr=False)
 
     @property
@@ -65,6 +66,7 @@ def parse_run(config: MirrorConfig, targets: Collection[str] = ()) -> ParsedRun:
         config.metrics,
         config.rest,
         {flow: {k: config.connector_config(flow, k) for k in ConnectorClass} for flow in flows},
+        config.progress_seconds,
         config.resolver,
     )
 
@@ -102,12 +104,13 @@ class ConfigChanges:
     metrics_changed: bool = False
     rest_changed: bool = False
     rest_credentials_changed: bool = False  # only certificates, trusted ones or users
+    progress_changed: bool = False
 
     @property
     def is_empty(self) -> bool:
         flows = self.started or self.stopped or self.changed
         servers = self.metrics_changed or self.rest_changed or self.rest_credentials_changed
-        return not (flows or self.spark_keys or servers)
+        return not (flows or self.spark_keys or servers or self.progress_changed)
 
 
 def compare_runs(old: ParsedRun, new: ParsedRun) -> ConfigChanges:
@@ -129,6 +132,7 @@ def compare_runs(old: ParsedRun, new: ParsedRun) -> ConfigChanges:
         metrics_changed=old.metrics != new.metrics,
         rest_changed=old.rest != new.rest and not rest_renewed,
         rest_credentials_changed=rest_renewed,
+        progress_changed=old.progress_seconds != new.progress_seconds,
     )
 
 
@@ -283,6 +287,8 @@ def describe_changes(name: str, changes: ConfigChanges, later: Collection[str] =
         parts.append("metrics server restarted")
     if changes.rest_credentials_changed:
         parts.append("certificates or users of the REST API changed")
+    if changes.progress_changed:
+        parts.append("log.progress.seconds changed")
     if not parts:
         parts.append("nothing to do")
     if changes.untouched:

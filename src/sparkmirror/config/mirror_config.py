@@ -31,7 +31,7 @@ from sparkmirror.config.flows.flow_settings import ParsedFlow, parse_flow, read_
 from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.keys.table import TOP_LEVEL
 from sparkmirror.config.keys.value_types import InvalidValueError
-from sparkmirror.config.keys.worker_keys import METRICS_KEYS, RUN_REST_KEYS
+from sparkmirror.config.keys.worker_keys import LOG_KEYS, METRICS_KEYS, RUN_REST_KEYS
 from sparkmirror.config.mirror_client_config import read_client_of_cluster
 from sparkmirror.config.rest_settings import read_listeners, read_rest
 from sparkmirror.config.rules.file_rules import (
@@ -160,6 +160,15 @@ class MirrorConfig:
         reader.read_all(METRICS_KEYS)
         raise_errors(report.notices, self.name)
         return read_metrics(reader)
+
+    @property
+    def progress_seconds(self) -> int:
+        """Seconds between two log lines with the progress of a flow. Raises ConfigError."""
+        report = ConfigReport()
+        reader = ConfigReader("log", with_prefix(self._raw, ""), self.resolver, report)
+        reader.read_all(LOG_KEYS)
+        raise_errors(report.notices, self.name)
+        return reader.integer("log.progress.seconds")
 
     @property
     def rest(self) -> RunRestSettings | None:

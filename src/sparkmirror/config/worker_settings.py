@@ -130,6 +130,7 @@ class WorkerSettings:
     topic_tracking_reset: bool
     metrics: MetricsSettings | None
     spark: Mapping[str, str] = field(repr=False)  # configuration of the Spark session
+    progress_seconds: int = 60  # between two log lines with the progress of a flow
 
 
 def is_loopback(host: str) -> bool:

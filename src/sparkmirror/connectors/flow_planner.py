@@ -52,6 +52,7 @@ from sparkmirror.topology.topics import (
     remote_names,
     topics_to_create,
 )
+from sparkmirror.topology.unmatched_topics import unmatched_topics
 
 _NOT_CREATED_YET = "not created yet"  # instead of the id of a topic that will be created
 _NOT_MOVED = (
@@ -164,6 +165,7 @@ class _FlowPlanner(Closable):
         forecast = None
         if self._settings.enabled:
             stored = self._stored_positions()
+            self._note_unmatched_topics()
             self._actions += self._deletions(stored)
             if self._settings.source.sync_acls_seconds is not None:
                 self._actions += self._acl_actions()
@@ -221,6 +223,13 @@ class _FlowPlanner(Closable):
         for notice in plan.notices:
             self._note(str(notice))
         return [*plan.actions, *self._alterations(mirrored, configs)]
+
+    def _note_unmatched_topics(self) -> None:
+        existing = self._source.topics.keys() | self._source.failed.keys()
+        for sentence in unmatched_topics(
+            self._settings.policy, self._policy, self._flow.source, existing
+        ):
+            self._note(sentence)
 
     def _source_configs(
         self, mirrored: Mapping[str, TopicDescription]

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from sparkmirror.config.keys.table import nearest_name
 from sparkmirror.connectors.group_sync import GroupSync
 from sparkmirror.errors import GroupMigrationError
 from sparkmirror.kafka.descriptions import CommittedOffset
@@ -74,7 +75,10 @@ def migrate_group(
 
 
 def _read_group(rounds: GroupSync, group: str) -> tuple[list[GroupPosition], str]:
-    """Return the group's positions, and what blocks the migration."""
+    """Return the group's positions, and what blocks the migration.
+
+    Raises GroupMigrationError if the source has no such group: waiting would not help.
+    """
     for side in (rounds.source_groups, rounds.target_groups):
         state = side.listings([group]).found.get(group)
         if state is not None and state.is_active:
@@ -82,13 +86,19 @@ def _read_group(rounds: GroupSync, group: str) -> tuple[list[GroupPosition], str
                 f"it has members on '{side.alias}' ({state.state}); stop its consumers there"
             )
         if state is None and side is rounds.source_groups:
-            return [], f"group not found on '{side.alias}'"
+            raise GroupMigrationError(_unknown_group(rounds, group))
     found = rounds.plan([group], syncs_groups=False)
     if group in found.failures:
         return [], found.failures[group]
     if not found.positions:
         return [], f"it has committed no offset on '{rounds.source_groups.alias}'"
     return found.positions, _blocker(rounds, found.positions)
+
+
+def _unknown_group(rounds: GroupSync, group: str) -> str:
+    meant = nearest_name(group, rounds.source_groups.groups())
+    nearest = f" The nearest name is '{meant}'." if meant else ""
+    return f"Cluster '{rounds.source_groups.alias}' has no consumer group '{group}'.{nearest}"
 
 
 def _blocker(rounds: GroupSync, positions: Sequence[GroupPosition]) -> str:

@@ -8,6 +8,7 @@ worker's file lists what connectors may name (`connector.python.allowlist`).
 
 from __future__ import annotations
 
+import difflib
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -50,17 +51,18 @@ def instantiate(
     if "." not in name or not is_dotted(name):
         raise ConfigError(
             f"{key}={name} is not a dotted path: use package.module.ClassName, or "
-            f"one of MM2's classes: {known}.",
+            f"one of MM2's classes: {known}.{_nearest(name, built_in)}",
             key=key,
         )
     if allowed is not None and not allowed.may_import(name):
         java = "Java classes cannot be loaded, and " if _is_java(name) else ""
         raise ConfigError(
             f"{key}={name}: {java}it is not among the Python classes that connectors may name. "
-            f"Use {known}, or set {ALLOWLIST_KEY}={name} in the file of every worker.",
+            f"Use {known}, or set {ALLOWLIST_KEY}={name} in the file of every worker."
+            f"{_nearest(name, built_in)}",
             key=key,
         )
-    found = _import_class(name, key, known)
+    found = _import_class(name, key, built_in)
     if allowed is not None and not allowed.may_call(name, found):
         raise ConfigError(
             f"{key}={name} is not defined in a module that {ALLOWLIST_KEY} lists "
@@ -77,23 +79,32 @@ def instantiate(
         ) from error
 
 
-def _import_class(name: str, key: str, known: str) -> object:
+def _import_class(name: str, key: str, built_in: tuple[str, ...]) -> object:
     module_name, _, class_name = name.rpartition(".")
     try:
         return getattr(importlib.import_module(module_name), class_name)
     except _ANY as error:
         if _is_java(name):
             remedy = (
-                f"Java classes cannot be loaded: use {known}, or the dotted path of an "
-                "equivalent Python class (package.module.ClassName)"
+                f"Java classes cannot be loaded: use {' or '.join(built_in)}, or the dotted path "
+                "of an equivalent Python class (package.module.ClassName)"
             )
         elif isinstance(error, (ImportError, AttributeError)):
             remedy = "use the dotted path of a class on the Python path (package.module.ClassName)"
         else:
             remedy = f"correct the import of {module_name}"
         raise ConfigError(
-            f"{key}={name} cannot be loaded ({_format_error(error)}): {remedy}.", key=key
+            f"{key}={name} cannot be loaded ({_format_error(error)}): {remedy}."
+            f"{_nearest(name, built_in)}",
+            key=key,
         ) from error
+
+
+def _nearest(name: str, built_in: tuple[str, ...]) -> str:
+    """Name the built-in class whose class name is most similar, in whatever package."""
+    by_class = {one.rpartition(".")[2]: one for one in built_in}
+    close = difflib.get_close_matches(name.rpartition(".")[2], by_class, n=1, cutoff=0.75)
+    return f" Did you mean {by_class[close[0]]}?" if close else ""
 
 
 # Users' code: a module that calls sys.exit must not end this process.

@@ -27,12 +27,12 @@ from sparkmirror.errors import ConfigError, SetupError
 from sparkmirror.rest.acceptor import BoundListener, ConnectionLimits, HttpAcceptor
 from sparkmirror.rest.app import AppOptions, create_app
 from sparkmirror.rest.csrf import AllowedHosts
+from sparkmirror.rest.listening_sockets import bind_listeners
 from sparkmirror.rest.offsets import TopicTrackingPolicy
 from sparkmirror.security.tls import server_context
 
 log = logging.getLogger(__name__)
 
-_BACKLOG = 128
 _START_SECONDS = 10.0
 _GRACE_SECONDS = 5
 _STOP_SECONDS = _GRACE_SECONDS + 5.0
@@ -53,8 +53,8 @@ class RestServer:
         self._admin_sockets: list[socket.socket] = []
         self._tls = _server_context(rest)
         try:
-            self._sockets = _bind(rest.listeners, self._sockets)
-            self._admin_sockets = _bind(rest.admin_listeners or (), self._admin_sockets)
+            self._sockets = bind_listeners(rest.listeners, self._sockets)
+            self._admin_sockets = bind_listeners(rest.admin_listeners or (), self._admin_sockets)
         except BaseException:
             self._close_sockets()
             raise
@@ -272,33 +272,6 @@ def _own_address() -> str:
         return socket.gethostbyname(socket.gethostname())
     except OSError:
         return "127.0.0.1"
-
-
-def _bind(listeners: Iterable[RestListener], bound: list[socket.socket]) -> list[socket.socket]:
-    """Bind all listeners; if one fails, `bound` has those that are bound."""
-    for one in listeners:
-        try:
-            bound.append(_listen(one))
-        except OSError as error:
-            raise SetupError(
-                f"The REST server cannot listen on {one}: {error.strerror or error}.",
-                remedy="Set listeners to a free address.",
-            ) from error
-    return bound
-
-
-def _listen(listener: RestListener) -> socket.socket:
-    if not listener.host:
-        if socket.has_dualstack_ipv6():
-            return socket.create_server(
-                ("", listener.port),
-                family=socket.AF_INET6,
-                backlog=_BACKLOG,
-                dualstack_ipv6=True,
-            )
-        return socket.create_server(("", listener.port), backlog=_BACKLOG)
-    family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
-    return socket.create_server((listener.host, listener.port), family=family, backlog=_BACKLOG)
 
 
 def startup_warnings(rest: RestSettings) -> list[str]:

@@ -20,6 +20,7 @@ from sparkmirror.rest_client.deployment import (
     DeployDecision,
     StateSettling,
     decide_change,
+    needs_tasks,
 )
 from sparkmirror.rest_client.responses import ConnectorStateInfo
 
@@ -122,7 +123,10 @@ def wait_for_states(
     """Wait until the states are settled. Returns the results with states, or with errors."""
     deadline = time.monotonic() + seconds
     waiting = {
-        one.file.name: StateSettling(is_update=one.result == DeployChange.UPDATED)
+        one.file.name: StateSettling(
+            is_update=one.result == DeployChange.UPDATED,
+            needs_tasks=needs_tasks(one.file.config),
+        )
         for one in results
         if not one.error
     }
@@ -186,17 +190,33 @@ def _with_state(
 ) -> DeployResult:
     name = result.file.name
     if verdict is None:
-        error = (
-            f"connector '{name}' has not settled within {seconds:g} s ({_states(status)}): see "
-            f"`sparkmirror describe {name}`"
+        return replace(
+            result,
+            state=status.connector.state if status else "-",
+            error=_not_settled(name, status, seconds),
         )
-        return replace(result, state=status.connector.state if status else "-", error=error)
     if verdict is RunState.FAILED and status is not None:
         return replace(result, state=verdict, error=_failure(name, status))
     remark = result.remark
     if verdict is RunState.RUNNING and status is not None and not status.tasks:
         remark = "; ".join(filter(None, (remark, "no tasks")))
     return replace(result, state=verdict, remark=remark)
+
+
+def _not_settled(name: str, status: ConnectorStateInfo | None, seconds: float) -> str:
+    """Explain why a connector does not count as running after the time-out."""
+    see = f"see `sparkmirror describe {name}`"
+    if status is not None and status.states == {RunState.RUNNING}:
+        tasks = "" if status.tasks else " without a task"
+        if status.warnings:
+            warning = status.warnings[0].strip().splitlines()[0].rstrip(".")[:300]
+            return f"connector '{name}' is RUNNING{tasks} after {seconds:g} s: {warning}; {see}"
+        if not status.tasks:
+            return (
+                f"connector '{name}' is RUNNING without a task after {seconds:g} s: its topics "
+                f"match none of the source, or the source cannot be read; {see}"
+            )
+    return f"connector '{name}' has not settled within {seconds:g} s ({_states(status)}): {see}"
 
 
 def _failure(name: str, status: ConnectorStateInfo) -> str:

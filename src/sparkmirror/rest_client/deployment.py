@@ -7,6 +7,9 @@ report says so.
 Statuses lag behind. After an update a connector has its old state for a moment; then its own state
 changes, then those of its tasks. A new connector is RUNNING without tasks for a moment. A state
 that may be old therefore counts only after some time. FAILED after another state counts at once.
+
+RUNNING counts only without a warning, and for a connector that copies only with a task: a
+connector that cannot reach its source is RUNNING without tasks.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from sparkmirror.rest_client.responses import ConnectorStateInfo
 
 STALE_SECONDS = 3.0  # a Java worker needs about one
 NO_TASKS_SECONDS = 5.0
+_IDLE_CLASSES = ("MirrorCheckpointConnector", "MirrorHeartbeatConnector")  # may have no task
 _RESTING = frozenset({RunState.PAUSED, RunState.STOPPED})
 
 
@@ -71,11 +75,17 @@ def _reject_hidden(wanted: ConnectorFile, stored: Mapping[str, str | None]) -> N
             )
 
 
+def needs_tasks(config: Mapping[str, str | None]) -> bool:
+    """Whether a connector without a task does not do what it is for."""
+    return not (config.get("connector.class") or "").endswith(_IDLE_CLASSES)
+
+
 class StateSettling:
     """Tracks the state of one connector. Not thread-safe."""
 
-    def __init__(self, *, is_update: bool) -> None:
+    def __init__(self, *, is_update: bool, needs_tasks: bool = False) -> None:
         self._is_update = is_update
+        self._needs_tasks = needs_tasks
         self._changes = 0
         self._last: RunState | None = None
         self._since = 0.0
@@ -88,6 +98,9 @@ class StateSettling:
             self._last, self._since = verdict, now
         if verdict is None or now - self._since < self._required_seconds(verdict, status):
             return None
+        if verdict is RunState.RUNNING and status is not None:
+            has_tasks = bool(status.tasks) or not self._needs_tasks
+            return verdict if has_tasks and not status.warnings else None
         return verdict
 
     def _required_seconds(self, verdict: RunState, status: ConnectorStateInfo | None) -> float:

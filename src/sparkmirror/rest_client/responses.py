@@ -69,6 +69,12 @@ class ConnectorStateInfo:
         """All states of the connector and its tasks."""
         return frozenset({self.connector.state, *(one.state for one in self.tasks.values())})
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The warnings of the connector and its tasks, without duplicates."""
+        found = (self.connector.warning, *(one.warning for one in self.tasks.values()))
+        return tuple(dict.fromkeys(filter(None, found)))
+
 
 @dataclass(frozen=True, slots=True)
 class ConnectorInfo:

@@ -31,6 +31,7 @@ from sparkmirror.connectors.connector_instance import ConnectorInstance
 from sparkmirror.errors import SetupError, SparkmirrorError
 from sparkmirror.metrics.prometheus import MetricsServer, ReloadMetrics
 from sparkmirror.model import Flow
+from sparkmirror.rest.listening_sockets import require_free_ports
 from sparkmirror.runtime.commands import FlowCommands
 from sparkmirror.runtime.mirror_reconciler import MirrorReconciler, connector_name
 from sparkmirror.runtime.ownership import FlowOwnership
@@ -38,6 +39,7 @@ from sparkmirror.runtime.reload import Reloaded
 from sparkmirror.runtime.supervisor import Supervisor
 from sparkmirror.spark.flow_status import FlowSnapshot, FlowState
 from sparkmirror.spark.shared_context import SharedSparkContext, control_port
+from sparkmirror.system.served_urls import publish_url, withdraw_url
 from sparkmirror.topology.replication_factors import ReplicationFactorChooser
 
 if TYPE_CHECKING:
@@ -55,6 +57,10 @@ class MirrorFile:
         self._path = path
         self._target_clusters = targets
         self._warned: set[tuple[str, str]] = set()
+
+    @property
+    def path(self) -> Path:
+        return self._path
 
     @property
     def name(self) -> str:
@@ -128,7 +134,14 @@ class Mirror:
             _log.warning(f"{flow}: revoked before all its connectors have ended here")
 
     def start(self) -> None:
-        """Start everything. Returns at once; `snapshots` shows the progress."""
+        """Start everything. Returns at once; `snapshots` shows the progress.
+
+        SetupError if a port of the file is in use: before any group is joined, because a member
+        that leaves at once would interrupt the process that runs the flows.
+        """
+        rest = self._parsed_run.rest
+        if self._serves and rest is not None and not rest.allows_any_port:
+            require_free_ports(rest.settings.listeners)
         if self._parsed_run.metrics is not None:
             self._metrics = self._serve(self._parsed_run.metrics)
         self._spark.start()
@@ -137,6 +150,7 @@ class Mirror:
         if self._serves and self._parsed_run.rest is not None:
             try:
                 self._rest = self._serve_rest(self._parsed_run.rest)
+                publish_url(self._file.path, self._rest.url)
             except SparkmirrorError:
                 self.stop()
                 raise
@@ -202,6 +216,11 @@ class Mirror:
             self._metrics = self._serve(old.settings)
             raise
 
+    @property
+    def progress_seconds(self) -> float:
+        """Seconds between two log lines with the progress of a flow."""
+        return self._parsed_run.progress_seconds
+
     def failure(self) -> BaseException | None:
         """Return the error if Spark did not start or its JVM died."""
         return self._spark.failure()
@@ -224,6 +243,7 @@ class Mirror:
     def stop(self) -> bool:
         """End all flows. Returns whether all of them wrote their positions in time."""
         if self._rest is not None:
+            withdraw_url(self._file.path)
             self._rest.stop()
         is_clean = self._supervisor.close()
         self._reconciler.stop(_LEAVE_SECONDS)

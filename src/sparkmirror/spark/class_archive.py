@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The class-data archive that halves the start-up time of Spark's JVM.
+"""The class-data archives that halve the start-up time of Spark's JVMs.
 
-Java can store the classes that a program loaded and map them into memory at the next start. The
-archive fits one Java build and one installation of Spark, is in the cache, and is optional.
+Java can store the classes that a program loaded and map them into memory at the next start. An
+archive fits one Java build and one installation of Spark, is in the cache, and is optional. That of
+executors is used where their machine has it at the same path as the driver's.
 Building it starts and stops a temporary Spark, always in a separate process: a process has one
 Spark gateway.
 """
@@ -10,31 +11,46 @@ Spark gateway.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from contextlib import suppress
+from enum import StrEnum
 from pathlib import Path
 
 from sparkmirror.spark.context import archive_name, spark_jars, spark_options, start_spark
+from sparkmirror.spark.executor_environment import QUICK_JAVA, archive_flags
 from sparkmirror.spark.submitted_conf import runs_under_spark_submit
 from sparkmirror.system.cache_directory import cache_directory, ensure_writable
 from sparkmirror.system.java import java_binary, java_build
 
 _LOWEST_PRIORITY = 19
-_MAX_ARCHIVES = 4  # of 70 MB; a machine may have several virtual environments
+_MAX_ARCHIVES = 8  # of 60 to 70 MB; a machine may have several virtual environments
+_SCRATCH = "build-"
+_MAX_BUILD_SECONDS = 3600.0
+_EXECUTOR_EXIT_SECONDS = 30.0
+_POLL_SECONDS = 0.5
 _COMMAND = (sys.executable, "-m", "sparkmirror.spark.class_archive")
 
 
-def archive_path() -> Path:
+class SparkJvm(StrEnum):
+    """A JVM of Spark; each loads other classes from another class path."""
+
+    DRIVER = "driver"
+    EXECUTOR = "executor"
+
+
+def archive_path(jvm: SparkJvm = SparkJvm.DRIVER) -> Path:
     """Return the path of the archive for this Java and this installation of Spark."""
     name = archive_name(java_build(java_binary()), spark_jars())
-    return cache_directory() / "class-data" / name
+    return cache_directory() / "class-data" / f"{jvm}-{name}"
 
 
-def existing_archive() -> Path | None:
+def existing_archive(jvm: SparkJvm = SparkJvm.DRIVER) -> Path | None:
     """Return the archive if it exists."""
-    path = archive_path()
+    path = archive_path(jvm)
     if not path.is_file():
         return None
     with suppress(PermissionError):  # another user's cache
@@ -43,26 +59,28 @@ def existing_archive() -> Path | None:
 
 
 def evict_old_archives(folder: Path) -> None:
-    """Delete the least recently used archives; those of removed installations are among them."""
+    """Delete the least recently used archives, and what builds that were killed have left."""
+    for left in folder.glob(f"{_SCRATCH}*"):
+        if time.time() - left.stat().st_mtime > _MAX_BUILD_SECONDS:
+            shutil.rmtree(left, ignore_errors=True)
     archives = sorted(folder.glob("*.jsa"), key=lambda found: found.stat().st_mtime)
     for old in archives[: max(0, len(archives) - _MAX_ARCHIVES + 1)]:
         old.unlink(missing_ok=True)
 
 
-def _build() -> None:
+def _build(jvm: SparkJvm) -> None:
     """Build the archive unless it exists: runs one small job and ends the JVM cleanly."""
-    path = archive_path()
+    path = archive_path(jvm)
     if path.is_file():
         return
     folder = ensure_writable(path.parent)
-    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+    with tempfile.TemporaryDirectory(dir=folder, prefix=_SCRATCH) as scratch:
         dump = Path(scratch) / "spark.jsa"
-        options = spark_options("local[1,4]", {}, archive=None, dump=dump)
-        options["spark.ui.enabled"] = "true"  # for its classes
-        options["spark.ui.port"] = "0"
-        spark = start_spark(options, Path(scratch) / "spark.log")
+        spark = start_spark(_build_options(jvm, dump), Path(scratch) / "spark.log")
         spark.context.parallelize(range(1), 1).flatMap(lambda row: [row]).collect()
         spark.stop()
+        if jvm is SparkJvm.EXECUTOR:
+            _await_file(dump)  # the end of the driver's JVM would kill the executor
         spark.gateway.shutdown()
         spark.gateway.proc.stdin.close()  # the JVM exits and writes the archive
         spark.gateway.proc.wait(timeout=120)
@@ -71,13 +89,33 @@ def _build() -> None:
             dump.rename(path)
 
 
+def _build_options(jvm: SparkJvm, dump: Path) -> dict[str, str]:
+    if jvm is SparkJvm.EXECUTOR:
+        java = " ".join([*QUICK_JAVA, *archive_flags(None, dump)])
+        user = {"spark.executor.memory": "512m", "spark.executor.extraJavaOptions": java}
+        return spark_options("local-cluster[1,1,512]", user, archive=None)
+    ui = {"spark.ui.enabled": "true", "spark.ui.port": "0"}  # for its classes
+    return spark_options("local[1,4]", ui, archive=None, dump=dump)
+
+
+def _await_file(file: Path) -> None:
+    """Wait until a file has its final size, or for some time."""
+    size = 0
+    deadline = time.monotonic() + _EXECUTOR_EXIT_SECONDS
+    while time.monotonic() < deadline:
+        before, size = size, file.stat().st_size if file.is_file() else 0
+        if size and size == before:
+            return
+        time.sleep(_POLL_SECONDS)
+
+
 def build_and_wait() -> None:
     """Build the archive unless it exists, and wait. A failure only costs start-up time."""
     if existing_archive() is None:
-        subprocess.run([*_COMMAND], check=False, stdin=subprocess.DEVNULL)
+        subprocess.run([*_COMMAND, SparkJvm.DRIVER], check=False, stdin=subprocess.DEVNULL)
 
 
-def build_in_background() -> None:
+def build_in_background(jvm: SparkJvm = SparkJvm.DRIVER) -> None:
     """Build the archive for the next start, at the lowest priority.
 
     Not under spark-submit: the process would use its JVM, which runs the flows.
@@ -85,7 +123,7 @@ def build_in_background() -> None:
     if runs_under_spark_submit():
         return
     subprocess.Popen(
-        [*_COMMAND, "--gently"],
+        [*_COMMAND, jvm, "--gently"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -96,4 +134,6 @@ def build_in_background() -> None:
 if __name__ == "__main__":
     if "--gently" in sys.argv:
         os.nice(_LOWEST_PRIORITY)
-    _build()
+    for one in SparkJvm:
+        if one in sys.argv or not any(other in sys.argv for other in SparkJvm):
+            _build(one)

@@ -25,6 +25,7 @@ from sparkmirror.spark.executor_environment import (
     DAEMON_MODULE,
     PYTHON_PATH,
     QUICK_JAVA,
+    archive_flags,
     executor_defaults,
     executor_python,
 )
@@ -73,7 +74,12 @@ def is_on_this_machine(master: str) -> bool:
 
 
 def spark_options(
-    master: str, user: Mapping[str, str], *, archive: Path | None, dump: Path | None = None
+    master: str,
+    user: Mapping[str, str],
+    *,
+    archive: Path | None,
+    dump: Path | None = None,
+    executor_archive: Path | None = None,
 ) -> dict[str, str]:
     """Return all Spark options; the user's options win, except where a flow would break.
 
@@ -82,10 +88,7 @@ def spark_options(
     """
     java = [*QUICK_JAVA, "-Xss4m"]
     java.append(f"-Dlog4j2.configurationFile={files('sparkmirror.spark') / 'log4j2.properties'}")
-    if dump is not None:
-        java += [f"-XX:ArchiveClassesAtExit={dump}", "-Xlog:disable", "-Xlog:all=off"]
-    elif archive is not None:
-        java += [f"-XX:SharedArchiveFile={archive}", "-Xlog:disable", "-Xlog:all=off"]
+    java += archive_flags(archive, dump)
     options = {
         "spark.app.name": "sparkmirror",
         "spark.master": master,
@@ -107,7 +110,7 @@ def spark_options(
     chosen = {**spark_defaults(), **user, **submitted_conf()}
     chosen.pop("spark.master", None)
     if not is_on_this_machine(master):
-        options |= executor_defaults(chosen)
+        options |= executor_defaults(chosen, archive_flags(executor_archive))
         if PYTHON_PATH in options:  # with what the user added
             chosen.pop(PYTHON_PATH, None)
     options |= chosen

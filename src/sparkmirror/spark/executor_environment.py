@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.machinery import SourceFileLoader
 from importlib.util import MAGIC_NUMBER, source_hash
 from marshal import dumps
@@ -21,6 +21,7 @@ import sparkmirror
 PACKAGE_ZIP = "sparkmirror.zip"
 DAEMON_MODULE = "sparkmirror.spark.daemon"
 PYTHON_KEYS = ("spark.pyspark.python", "spark.executorEnv.PYSPARK_PYTHON")
+_QUIET = ("-Xlog:disable", "-Xlog:all=off")  # about archives that do not fit
 QUICK_JAVA = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
 PYTHON_PATH = "spark.executorEnv.PYTHONPATH"
 _DRIVER_ONLY = frozenset(
@@ -60,12 +61,26 @@ def driver_python_warning(options: Mapping[str, str]) -> str:
     )
 
 
-def executor_defaults(user: Mapping[str, str]) -> dict[str, str]:
-    """Return the options of executors on a cluster. `user` has what the user set."""
+def archive_flags(archive: Path | None, dump: Path | None = None) -> list[str]:
+    """Return Java's options to use a class-data archive, or to write one at its end.
+
+    A machine without the file starts without it.
+    """
+    if dump is None and archive is None:
+        return []
+    use = f"-XX:SharedArchiveFile={archive}"
+    return [use if dump is None else f"-XX:ArchiveClassesAtExit={dump}", *_QUIET]
+
+
+def executor_defaults(user: Mapping[str, str], java: Sequence[str] = ()) -> dict[str, str]:
+    """Return the options of executors on a cluster. `user` has what the user set.
+
+    `java` has more options of their JVM.
+    """
     options = {
         # Tasks hold record batches in Python; the JVM only starts them. Spark rejects less.
         "spark.executor.memory": "512m",
-        "spark.executor.extraJavaOptions": " ".join(QUICK_JAVA),
+        "spark.executor.extraJavaOptions": " ".join([*QUICK_JAVA, *java]),
         "spark.python.unix.domain.socket.enabled": "true",
     }
     if "spark.python.daemon.module" not in user:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from sparkmirror.errors import ConfigError, SetupError, SparkmirrorError
 from sparkmirror.security.redaction import limit_library_logs
-from sparkmirror.spark.class_archive import build_in_background, existing_archive
+from sparkmirror.spark.class_archive import SparkJvm, build_in_background, existing_archive
 from sparkmirror.spark.context import (
     LOOPBACK,
     RunningSpark,
@@ -196,9 +196,14 @@ class SharedSparkContext(Generic[K]):
         try:
             archive = existing_archive()
             user = {k: v for k, v in self.options.items() if k != "spark.master"}
-            options = spark_options(self._master, user, archive=archive)
+            for_executors = existing_archive(SparkJvm.EXECUTOR)
+            options = spark_options(
+                self._master, user, archive=archive, executor_archive=for_executors
+            )
             ensure_writable(self._log.path.parent)
             if not is_local(self._master):
+                if for_executors is None:  # this machine may have executors, too
+                    build_in_background(SparkJvm.EXECUTOR)
                 self._run_on_cluster(options)
                 return
             running = self._start_spark(options, None)

@@ -2,6 +2,7 @@
 """MM2 properties files for tests, with unique aliases, so that tests share no state.
 
 Group sessions are as short as brokers allow: a start after a kill waits for the old session to end.
+Progress is logged often, for tests that wait for it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ def mirror_file(directory: Path, clusters: Mapping[str, Cluster], *lines: str) -
     text = [f"clusters = {', '.join(clusters)}"]
     if not any("session.timeout.ms" in line for line in lines):
         text += [f"{alias}.session.timeout.ms = 6000" for alias in clusters]
+    if not any("log.progress.seconds" in line for line in lines):
+        text += ["log.progress.seconds = 5"]
     text += [
         f"{alias}.bootstrap.servers = {cluster.bootstrap_servers}"
         for alias, cluster in clusters.items()

@@ -484,10 +484,55 @@ def test_an_old_state_is_not_taken_for_the_new_one(
     assert (done.exit_code, done.stdout.split("\t")[1:3]) == (1, ["updated", "FAILED"])
 
 
+SOURCE = CLASS.replace("Heartbeat", "Source")
+UNREACHABLE = "Cluster 'a' cannot be reached at 127.0.0.1:1."
+
+
+@pytest.mark.parametrize(
+    ("status", "sentence"),
+    [
+        (
+            {"tasks": [], "connector": {**RUNNING["connector"], "warning": UNREACHABLE}},
+            f"connector 'm' is RUNNING without a task after 0.5 s: {UNREACHABLE[:-1]}; see",
+        ),
+        (
+            {"tasks": [{**RUNNING["tasks"][0], "warning": "orders-0 is retried\nmore"}]},
+            "connector 'm' is RUNNING after 0.5 s: orders-0 is retried; see",
+        ),
+        ({"tasks": []}, "RUNNING without a task after 0.5 s: its topics match none of the source"),
+    ],
+    ids=["unreachable-source", "warning-of-a-task", "no-task"],
+)
+def test_deploy_fails_when_a_connector_runs_without_copying(
+    server: StubWorker,
+    file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    status: dict[str, Any],
+    sentence: str,
+) -> None:
+    """The error has the worker's reason."""
+    monkeypatch.setattr(deployment, "NO_TASKS_SECONDS", 0.1)
+    file.write_text(json.dumps({**CONFIG, "connector.class": SOURCE}))
+    prepared(server).on("GET", "/connectors/m/status", StubResponse(200, {**RUNNING, **status}))
+    server.on("GET", "/connectors/m/config", NOT_THERE)
+    done = run("deploy --wait 500ms -f", str(file))
+    assert (done.exit_code, done.stdout.split("\t")[1:3]) == (1, ["created", "RUNNING"])
+    assert sentence in done.stderr
+
+
+def test_deploy_waits_until_a_warning_is_gone(server: StubWorker, file: Path) -> None:
+    prepared(server)
+    warned = {**RUNNING, "connector": {**RUNNING["connector"], "warning": UNREACHABLE}}
+    server.on("GET", "/connectors/m/status", StubResponse(200, warned), StubResponse(200, RUNNING))
+    done = run("deploy --wait 30s -f", str(file))
+    assert (done.exit_code, done.stdout) == (0, f"m\tcreated\tRUNNING\t-\t{file}\n")
+    assert server.requests().count("GET /connectors/m/status") == 2
+
+
 def test_a_connector_without_tasks_gets_the_request(
     server: StubWorker, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It runs, and copies nothing."""
+    """A heartbeat connector may have none."""
     monkeypatch.setattr(deployment, "NO_TASKS_SECONDS", 0.3)
     prepared(server).on("GET", "/connectors/m/status", StubResponse(200, {**RUNNING, "tasks": []}))
     done = run("deploy --wait 30s -f", str(file))

@@ -6,8 +6,11 @@ from __future__ import annotations
 from importlib.metadata import entry_points
 
 import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
 
-from sparkmirror.cli.main import _expand_clusters_option
+from sparkmirror.cli.console import CommandGroup
+from sparkmirror.cli.main import _expand_clusters_option, app
 
 
 @pytest.mark.parametrize(
@@ -32,3 +35,35 @@ def test_connects_own_scripts_are_installed_under_their_names() -> None:
     for name in ("sparkmirror", "connect-mirror-maker", "connect-distributed"):
         for variant in {name, f"{name}.sh"} - {"sparkmirror.sh"}:
             assert callable(names[variant].load()), variant
+
+
+@pytest.mark.parametrize(
+    ("typed", "sentence"),
+    [
+        ("status", "No such command 'status'. Did you mean 'get connectors'?"),
+        ("top", "No such command 'top'. Did you mean 'get connectors'?"),
+        ("decribe", "No such command 'decribe'. Did you mean 'describe'?"),
+        ("plann", "No such command 'plann'. Did you mean 'plan'?"),
+        ("stp", "No such command 'stp'. Commands: run, worker, demo, plan,"),
+        ("reset", "No such command 'reset'. Commands: run,"),
+        ("local dwn", "No such command 'dwn'. Commands: fetch, up, down, status,"),
+        ("local list", "No such command 'list'. Commands: fetch, up, down, status,"),
+        ("local statu", "No such command 'statu'. Did you mean 'status'?"),
+    ],
+)
+def test_an_unknown_command_suggests_only_reading_commands(typed: str, sentence: str) -> None:
+    done = CliRunner().invoke(app, typed.split())
+    assert done.exit_code == 2
+    assert sentence in " ".join(done.output.replace("\u2502", " ").split())
+
+
+def test_no_typo_of_a_command_that_changes_something_suggests_it() -> None:
+    """Without its second letter it is closest to itself."""
+    root = get_command(app)
+    assert isinstance(root, CommandGroup)
+    changing = {"apply", "delete", "deploy", "redeploy", "restart", "run", "stop", "undeploy"}
+    assert changing <= root.commands.keys()
+    for name in sorted(changing):
+        done = CliRunner().invoke(app, [name[0] + name[2:]])
+        assert "No such command" in done.output
+        assert f"mean '{name}'" not in done.output

@@ -49,6 +49,11 @@ def test_the_closing_line_sums_up(plans: list[FlowPlan], line: str) -> None:
     assert summary_line(plans, 50e6) == line
 
 
+def test_the_closing_line_names_flows_without_a_plan() -> None:
+    document = PlanDocument("f", "now", 50e6, (plan(),), ((Flow("c", "b"), "out of reach"),))
+    assert list(plain_lines(document))[-1] == "Without c->b: Nothing to change."
+
+
 def test_lines_have_tabs_and_deletions_come_last() -> None:
     document = PlanDocument("f", "now", 50e6, (plan(DELETE, CREATE, forecast=TO_COPY),))
     assert list(plain_lines(document))[:-1] == [

@@ -19,6 +19,7 @@ from sparkmirror.cli.run_view import (
     format_bytes,
 )
 from sparkmirror.spark.flow_status import FlowSnapshot, FlowState
+from support.manual_clock import ManualClock
 
 FLOW = FlowSnapshot(
     flow="a->b",
@@ -146,6 +147,26 @@ def test_a_problem_is_logged_once_while_only_its_figures_change(
             view.update([replace(FLOW, problems=troubles)])
     lines = [record.message for record in caplog.records if "COMPARING" in record.message]
     assert [line.split(":")[2].strip() for line in lines] == ["us.logs-0", "us.logs-1"]
+
+
+def test_progress_is_logged_after_ten_seconds_and_then_once_per_interval(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The interval may change while the view runs; without new records there is no line."""
+    clock = ManualClock(monkeypatch, "sparkmirror.cli.run_view")
+    seconds = [60.0]
+    view = LineView(terminal(), lambda: seconds[0])
+    lines: list[int] = []
+    with caplog.at_level(logging.INFO, "sparkmirror.run"):
+        for second in range(1, 201):
+            clock.advance(1)
+            if second == 150:
+                seconds[0] = 20.0
+            view.update([replace(FLOW, records=min(second, 185))])
+            if any("records/s" in record.getMessage() for record in caplog.records):
+                lines.append(second)
+            caplog.clear()
+    assert lines == [10, 70, 130, 150, 170, 190]
 
 
 def test_only_a_terminal_gets_the_live_view() -> None:

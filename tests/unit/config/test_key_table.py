@@ -19,8 +19,10 @@ from sparkmirror.config.keys.table import (
     CLIENT,
     CONNECTOR,
     GLOBAL_CONNECTOR_NAMES,
+    SECTIONS,
     SECURITY,
     WORKER,
+    WORKER_SECTIONS,
     all_keys,
     differing_defaults,
     nearest_name,
@@ -221,10 +223,31 @@ def test_the_page_has_every_key_of_a_workers_file_where_it_belongs() -> None:
     """Also those that mean something else in MM2's file, and those that do nothing."""
     page = (ROOT / "docs" / "configuration.md").read_text("utf-8")
     part = page.partition("\n## A Connect worker's file\n")[2].partition("\n## ")[0]
-    rows = re.findall(r"^\| `([^`]+)` \|", part, re.MULTILINE)
-    read = [key.name for key in WORKER_CONFIG_KEYS]
-    ignored = [*IGNORED_WORKER_CONFIG_KEYS, *(f"{prefix}*" for prefix in IGNORED_PREFIXES)]
-    assert sorted(rows) == sorted([*read, *ignored])
+    appendix = page.partition("\n## Keys without effect\n")[2].partition("\n## ")[0]
+    workers = appendix.partition("\n**A Connect worker's file: ")[2]
+    read = [key.name for key in WORKER_CONFIG_KEYS if not key.no_effect]
+    assert sorted(rows(part)) == sorted(read)
+    ignored = [key.name for key in WORKER_CONFIG_KEYS if key.no_effect]
+    ignored += [*IGNORED_WORKER_CONFIG_KEYS, *(f"{prefix}*" for prefix in IGNORED_PREFIXES)]
+    assert sorted(rows(workers)) == sorted(ignored)
+
+
+def test_the_tables_of_the_page_have_only_keys_with_an_effect() -> None:
+    """The others are in the appendix, each with its reason."""
+    page = (ROOT / "docs" / "configuration.md").read_text("utf-8")
+    tables, _, rest = page.partition("\n## Keys without effect\n")
+    appendix = rest.partition("\n## ")[0]
+    for section in (*SECTIONS, *WORKER_SECTIONS):
+        names = [key.name for key in section.keys if key.no_effect]
+        names += [name for name, _ in section.ignored]
+        assert {*names} <= {*rows(appendix)}
+    assert "No effect" not in tables
+    assert len(rows(appendix)) > 150
+
+
+def rows(text: str) -> list[str]:
+    """The keys of tables."""
+    return re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE)
 
 
 def test_the_examples_of_the_page_work() -> None:

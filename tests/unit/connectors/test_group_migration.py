@@ -51,6 +51,9 @@ class Side:
         }
         return PartialResults(named, {})
 
+    def groups(self) -> dict[str, GroupListing]:
+        return {"billing": GroupListing("billing", "Empty", "classic", "consumer")}
+
     def committed_offsets(
         self, groups: Sequence[str]
     ) -> PartialResults[str, Mapping[TopicPartition, CommittedOffset]]:
@@ -103,6 +106,23 @@ def test_a_partition_of_which_nothing_was_mirrored_is_waited_for() -> None:
     with pytest.raises(GroupMigrationError, match="t-1 at 3: not mirrored"):
         parked(rounds([EXACT, UNKNOWN]))
     assert parked(rounds([EXACT, UNKNOWN], empty={OTHER})).skipped == (UNKNOWN,)
+
+
+def test_parking_fails_at_once_when_the_source_has_no_such_group() -> None:
+    """With the nearest name, whatever the timeout."""
+    seen = rounds([EXACT])
+    seen.source_groups.state = None
+    with pytest.raises(GroupMigrationError) as caught:
+        migrate_group(
+            seen,  # type: ignore[arg-type]
+            "biling",
+            timeout_seconds=10_000,
+            rewind=False,
+            on_progress=lambda _: None,
+        )
+    assert str(caught.value) == (
+        "Cluster 'a' has no consumer group 'biling'. The nearest name is 'billing'."
+    )
 
 
 def test_it_waits_until_the_copy_has_come_as_far_as_the_group() -> None:

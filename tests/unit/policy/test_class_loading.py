@@ -115,3 +115,16 @@ def test_a_package_may_show_what_it_holds_further_in() -> None:
 def test_whatever_goes_wrong_is_an_error_message(name: str, part: str) -> None:
     """With the key, the class and the reason, also without an allowlist."""
     assert part in refusal(name, None)
+
+
+@pytest.mark.parametrize(
+    "name", ["BuildIn", "org.example.BuiltInn", "org.apache.kafka.BuiltIn", "acme.policies.BuiltIn"]
+)
+def test_a_misspelt_class_gets_the_nearest_built_in_one(name: str) -> None:
+    """Whatever package is named."""
+    assert refusal(name, None).endswith(". Did you mean org.example.BuiltIn?")
+    assert refusal(name, ClassAllowlist(())).endswith(" Did you mean org.example.BuiltIn?")
+
+
+def test_a_class_with_another_name_gets_no_suggestion() -> None:
+    assert "Did you mean" not in refusal("acme.policies.Missing", None)

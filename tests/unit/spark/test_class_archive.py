@@ -12,18 +12,32 @@ from sparkmirror.spark import class_archive
 
 
 def test_room_is_made_by_removing_those_unused_for_longest(tmp_path: Path) -> None:
-    """Three remain beside the new one; other files are not touched."""
-    for age, name in enumerate(["newest", "b", "c", "d", "oldest"]):
+    """Seven remain beside the new one; other files are not touched."""
+    for age, name in enumerate(["newest", *"bcdefgh", "oldest"]):
         (tmp_path / f"{name}.jsa").touch()
         os.utime(tmp_path / f"{name}.jsa", (1000 - age, 1000 - age))
     (tmp_path / "note.txt").touch()
     class_archive.evict_old_archives(tmp_path)
     assert {found.name for found in tmp_path.iterdir()} == {
         "newest.jsa",
-        "b.jsa",
-        "c.jsa",
+        *(f"{name}.jsa" for name in "bcdefg"),
         "note.txt",
     }
+
+
+def test_what_a_killed_build_left_is_removed_later(tmp_path: Path) -> None:
+    """A build takes less than an hour."""
+    for name in ("build-old", "build-new"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "spark.log").touch()
+    os.utime(tmp_path / "build-old", (1, 1))
+    class_archive.evict_old_archives(tmp_path)
+    assert [found.name for found in tmp_path.iterdir()] == ["build-new"]
+
+
+def test_each_jvm_has_its_archive() -> None:
+    driver, executor = (class_archive.archive_path(jvm) for jvm in class_archive.SparkJvm)
+    assert driver != executor
 
 
 def test_an_archive_in_use_counts_as_used_now(

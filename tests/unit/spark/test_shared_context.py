@@ -41,7 +41,6 @@ def test_nothing_is_fixed_before_a_flow_needs_it() -> None:
 def test_a_flow_that_waits_for_sparks_start_can_be_stopped() -> None:
     """It asks again and again instead of blocking until Spark runs."""
     spark: SharedSparkContext[Flow] = SharedSparkContext(None)
-    spark.configure({}, {FLOW: 1})
     assert spark.capacity(FLOW) == FlowCapacity(0, is_starting=True)
 
 

@@ -15,6 +15,7 @@ from types import MappingProxyType
 
 from javaproperties import InvalidUEscapeError, KeyValue, parse
 
+from sparkmirror.config.files.other_formats import describe_other_format
 from sparkmirror.config.files.tracked_files import read_bounded
 from sparkmirror.errors import ConfigError
 
@@ -70,7 +71,13 @@ def read_properties(path: Path) -> PropertiesFile:
             f"{path} is larger than {MAX_BYTES >> 20} MiB; is it the properties file?",
             where=str(path),
         )
-    return parse_properties(_decode(data, str(path)), str(path))
+    text = _decode(data, str(path))
+    if other := describe_other_format(text):
+        raise ConfigError(
+            f"{path} is not a properties file (lines such as clusters = a, b). It is {other}.",
+            where=str(path),
+        )
+    return parse_properties(text, str(path))
 
 
 def parse_properties(text: str, name: str) -> PropertiesFile:

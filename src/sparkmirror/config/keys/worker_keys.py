@@ -270,6 +270,18 @@ METRICS_KEYS = (
     ),
 )
 
+LOG_KEYS = (
+    integer(
+        "log.progress.seconds",
+        60,
+        "Seconds between two log lines with the progress of a flow; written while records are "
+        "copied, and not on a terminal, which shows a table.",
+        at_least(1),
+        fills=field_of(WorkerSettings, "progress_seconds"),
+        importance=Importance.LOW,
+    ),
+)
+
 
 def _adapt_to_mirror(key: ConfigKey) -> ConfigKey:
     """Adapt a worker's REST key to a mirror."""
@@ -295,6 +307,7 @@ TOP_LEVEL_KEYS = (
         required=True,
     ),
     *METRICS_KEYS,
+    *LOG_KEYS,
     boolean(
         "dedicated.mode.enable.internal.rest",
         False,
@@ -479,7 +492,7 @@ CONNECTOR_PERMISSION_KEYS = (
     ),
 )
 
-SERVER_KEYS = (*REST_KEYS, *WORKER_REST_KEYS, *METRICS_KEYS)
+SERVER_KEYS = (*REST_KEYS, *WORKER_REST_KEYS, *METRICS_KEYS, *LOG_KEYS)
 
 WORKER_CONFIG_KEYS = (*TOPIC_KEYS, *GROUP_KEYS, *CONNECTOR_PERMISSION_KEYS, *SERVER_KEYS)
 
