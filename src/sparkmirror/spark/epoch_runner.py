@@ -9,6 +9,7 @@ then continue from what their tasks had stored.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -172,9 +173,15 @@ class EpochRunner:
     def _run_job(
         self, spark: SparkContext, group: str, title: str, splits: int, endpoint: ControlEndpoint
     ) -> list[Receipt]:
-        spark.setJobGroup(group, title, interruptOnCancel=True)
-        # One row and one partition per split, in order.
-        rows = spark.parallelize(range(splits), splits).flatMap(copy_function(endpoint)).collect()
+        try:
+            spark.setJobGroup(group, title, interruptOnCancel=True)
+            # One row and one partition per split, in order.
+            rdd = spark.parallelize(range(splits), splits)
+            rows = rdd.flatMap(copy_function(endpoint)).collect()
+        except (AttributeError, AssertionError) as error:
+            if not _is_replaced(spark):
+                raise
+            raise ConnectionError("SparkContext was shut down") from error
         return [Receipt(*row) for row in rows]
 
     def _watch(
@@ -193,13 +200,19 @@ class EpochRunner:
             if reason:
                 tasks.cancel_reason = reason
                 _log.warning("%s: %s; cancelling the job and replanning", group, reason)
-                spark.cancelJobGroup(group)
+                with contextlib.suppress(*_spark_errors(), AttributeError):  # it has been replaced
+                    spark.cancelJobGroup(group)
                 return
             if ended_at is None and (tasks.is_ending or is_outdated() or _is_stuck(tasks)):
                 if not tasks.is_ending:
                     _log.info("%s: replanning", group)
                     self._control.end_epoch(tasks)
                 ended_at = time.monotonic()
+
+
+def _is_replaced(spark: SparkContext) -> bool:
+    """Whether another thread has stopped this context; PySpark then fails on its own attributes."""
+    return getattr(spark, "_jsc", None) is None
 
 
 def _is_stuck(tasks: EpochTasks) -> bool:

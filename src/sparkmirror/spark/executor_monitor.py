@@ -112,6 +112,8 @@ class ExecutorMonitor:
             if found is not None:
                 return found
         waiting = f"Spark ({self._master}): no executor has registered yet; flows wait."
+        if is_standalone(self._master):
+            waiting += " Workers may be down, or their cores in use: see the master's web page."
         return SparkProblem(f"{waiting} Last failure: {failures[-1]}." if failures else waiting)
 
 

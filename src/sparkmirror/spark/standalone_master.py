@@ -18,12 +18,16 @@ from sparkmirror.spark.spark_problem import SparkProblem
 _PREFIX = "spark://"
 _DEFAULT_PORT = 7077
 _CONNECT_SECONDS = 3.0
+_MAX_SIZES = 3  # of workers that a message lists
 _PAGE = "See docs/spark-cluster.md."
 
 
 @dataclass(frozen=True, slots=True)
 class MasterState:
-    """The active master's view; cores and MiB of its live workers."""
+    """The active master's view; cores and MiB of its workers.
+
+    A master remembers lost workers for some time, and does not send which are lost or in use.
+    """
 
     knows_application: bool
     workers: tuple[tuple[int, int], ...]
@@ -78,11 +82,7 @@ def read_master_state(running: RunningSpark, master: str) -> MasterState | None:
         if state.status().toString() == "ALIVE":
             return MasterState(
                 any(one.id() == application for one in state.activeApps()),
-                tuple(
-                    (one.cores(), one.memory())
-                    for one in state.workers()
-                    if one.state().toString() == "ALIVE"
-                ),
+                tuple((one.cores(), one.memory()) for one in state.workers()),
             )
     return None
 
@@ -103,12 +103,12 @@ def executor_problem(
     if not state.workers:
         return SparkProblem(f"The Spark cluster {master} has no workers. Start one.")
     if not any(c >= executor_cores and m >= executor_mib for c, m in state.workers):
-        most_cores = max(cores for cores, _ in state.workers)
-        most_mib = max(mib for _, mib in state.workers)
+        sizes = sorted(set(state.workers), reverse=True)[:_MAX_SIZES]
+        listed = ", ".join(f"{cores} cores and {mib} MiB" for cores, mib in sizes)
         return SparkProblem(
             f"No worker of {master} can run an executor: it needs {executor_cores} cores and "
-            f"{executor_mib} MiB, and the largest worker has {most_cores} cores and {most_mib} "
-            f"MiB. Reduce spark.executor.memory or spark.executor.cores. {_PAGE}",
+            f"{executor_mib} MiB, and the largest workers have {listed}. Reduce "
+            f"spark.executor.memory or spark.executor.cores. {_PAGE}",
             is_hopeless=True,
         )
     return None

@@ -15,6 +15,7 @@ from sparkmirror.spark.shared_context import (
     CONTROL_PORT_KEY,
     SharedSparkContext,
 )
+from sparkmirror.spark.slots import FlowCapacity
 
 FLOW = Flow("a", "b")
 
@@ -35,6 +36,12 @@ def test_nothing_is_fixed_before_a_flow_needs_it() -> None:
     assert spark.reallocate_slots({}) == []
     assert spark.failure() is None
     spark.stop(keep_log=False)
+
+
+def test_a_flow_that_waits_for_sparks_start_can_be_stopped() -> None:
+    """It asks again and again instead of blocking until Spark runs."""
+    spark: SharedSparkContext[Flow] = SharedSparkContext(None)
+    assert spark.capacity(FLOW) == FlowCapacity(0, is_starting=True)
 
 
 def test_a_control_port_that_is_taken_leaves_everything_open() -> None:
