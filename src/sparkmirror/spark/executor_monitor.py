@@ -30,6 +30,7 @@ from sparkmirror.spark.standalone_master import (
 
 _DIAGNOSE_SECONDS = 5.0  # without executors; a cluster assigns them within seconds
 _MAX_FAILURES = 3  # of executors before the first one has registered
+_MAX_LATER_FAILURES = 10  # since the last one was lost; that is a failure, too
 _SETTLE_SECONDS = 1.0  # executors register one after another
 _RETRY_SECONDS = 10.0  # between two probes while executors cannot run tasks
 _log = logging.getLogger(__name__)
@@ -60,6 +61,8 @@ class ExecutorMonitor:
         self._slots = slots
         self._log = log
         self._had_executors = False
+        self._has_executors = False
+        self._failures_seen = 0  # until an executor registered
         self._asked_at = 0.0
         self._problem: SparkProblem | None = None
         self._gains = _GainedSlots(running, control_address)
@@ -73,13 +76,17 @@ class ExecutorMonitor:
         slots = self._gains.usable_slots(registered, now)
         self._slots.set_slots(slots, now)
         if registered:
-            self._had_executors, self._problem = True, None
+            if not self._has_executors:
+                self._failures_seen = len(self._log.executor_failures())
+            self._has_executors = self._had_executors = True
+            self._problem = None
             return Verdict(slots, None if slots else self._gains.problem)
+        self._has_executors = False
         is_due = now - self._asked_at > _DIAGNOSE_SECONDS
         if is_due and self._slots.seconds_without(now) > _DIAGNOSE_SECONDS:
             self._asked_at = now
-            failures = self._log.executor_failures()
-            if not self._had_executors and len(failures) >= _MAX_FAILURES:
+            failures = self._log.executor_failures()[self._failures_seen :]
+            if len(failures) >= (_MAX_LATER_FAILURES if self._had_executors else _MAX_FAILURES):
                 # The cluster would start another one at once, for ever.
                 reason = f"Executors of {self._master} end while they start"
                 return Verdict(0, _failed_executors(reason, failures[-1]), is_useless=True)

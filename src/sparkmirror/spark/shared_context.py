@@ -53,6 +53,7 @@ CONTROL_PORT_KEY = "spark.sparkmirror.control.port"  # executors must reach it t
 _MAX_PORT = 65535
 _WATCH_SECONDS = 1.0
 _CAPACITY_SECONDS = 0.5
+_MAX_ERRORS = 3  # of consecutive calls to Spark
 _log = logging.getLogger(__name__)
 K = TypeVar("K", bound=Hashable)
 
@@ -326,14 +327,17 @@ class SharedSparkContext(Generic[K]):
             running, self._master, self._slots, self._log, self.control_server.address
         )
         earlier = self._problem if self._problem and self._problem.is_hopeless else None
-        slots = 0
+        slots = errors = 0
         self._publish(running, earlier)
         while not self._stopping.wait(_WATCH_SECONDS):
             try:
-                verdict = monitor.check(steady_clock())
+                verdict, errors = monitor.check(steady_clock()), 0
             except (Py4JError, OSError, ValueError) as error:
                 if running.exit_code() is not None:
                     return None
+                errors += 1
+                if errors < _MAX_ERRORS:
+                    continue
                 reason = f"Spark does not respond: {java_cause(error)}"
                 verdict = Verdict(slots, SparkProblem(reason))
             if verdict.is_useless:

@@ -68,13 +68,13 @@ def job_problem(text: str) -> SparkProblem:
 
 def classify(reason: str, text: str = "") -> SparkProblem:
     """Classify a cause; `text` is where a more specific pattern may be found."""
-    if _NO_WORKER in text:
-        ship = "Set spark.pyspark.python to the driver's version on the nodes."
-        return SparkProblem(f"Python on the executors cannot start PySpark: {reason}. {ship}", True)
     for pattern, sentence in _HOPELESS:
         found = pattern.search(reason) or pattern.search(text)
         if found:
             return SparkProblem(f"{sentence.format(**found.groupdict())} {_PAGE}", True)
+    if _NO_WORKER in text:
+        ship = "Set spark.pyspark.python to the driver's version on the nodes."
+        return SparkProblem(f"Python on the executors cannot start PySpark: {reason}. {ship}", True)
     return SparkProblem(reason)
 
 

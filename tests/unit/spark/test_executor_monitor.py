@@ -146,6 +146,39 @@ def test_executors_are_blamed_only_if_some_have_failed(
     assert ("stderr" in str(verdict.problem)) == is_hopeless
 
 
+@pytest.mark.usefixtures("probes")
+@pytest.mark.parametrize(("was_used", "failures"), [(False, 3), (True, 10)])
+def test_executors_that_end_while_they_start_stop_the_application(
+    tmp_path: Path, *, was_used: bool, failures: int
+) -> None:
+    """Failures before an executor registered do not count afterwards."""
+    log = SparkLog(tmp_path / "spark.log")
+    line = "Executor updated: app/0 is now EXITED (Command exited with code 1)\n"
+    slots = [2] if was_used else []
+    members = {
+        "context": None,
+        "is_stopped": lambda _: False,
+        "task_slots": lambda _: slots.pop() if slots else 0,
+    }
+    running = type("Running", (), members)()
+    monitor = ExecutorMonitor(running, "k8s://h", SlotAllocator(""), log, CONTROL)
+    if was_used:
+        log.path.write_text(line * 2, encoding="utf-8")
+        assert monitor.check(10.0).problem is None
+    assert not monitor.check(11.0).is_useless
+    with log.path.open("a", encoding="utf-8") as file:
+        file.write(line * (failures - 1))
+    verdict = monitor.check(20.0)
+    assert not verdict.is_useless
+    assert "Last failure: Command exited with code 1" in str(verdict.problem)
+    with log.path.open("a", encoding="utf-8") as file:
+        file.write(line)
+    verdict = monitor.check(30.0)
+    assert verdict.is_useless
+    assert verdict.problem is not None
+    assert verdict.problem.is_hopeless
+
+
 def test_a_lost_executor_during_the_probe_is_transient() -> None:
     problem = probe_problem([failed_report("ExecutorLostFailure")])
     assert problem is not None
