@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -122,11 +123,18 @@ def test_check_connect_probes_the_cluster(
     assert "cryptography" in str(report["executors"][0]["import_errors"])
 
 
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """A directory for Spark's sockets, whose paths have at most 107 bytes."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
 def test_a_clean_stop_leaves_no_temporary_file(
-    shared_spark: SparkCluster, new_flow: NewFlow, tmp_path: Path
+    shared_spark: SparkCluster, new_flow: NewFlow, short_path: Path
 ) -> None:
     """Neither of the driver nor of its JVM; what executors wrote is the worker's to keep."""
-    scratch = tmp_path / "temporary"
+    scratch = short_path / "temporary"
     flow = new_flow(environment=own_temporary_folder(scratch))
     flow.start(f"spark.master = {shared_spark.url}", *TWO_CORES)
     _copies(flow)
