@@ -134,6 +134,9 @@ def build_in_background(jvm: SparkJvm = SparkJvm.DRIVER) -> None:
 if __name__ == "__main__":
     if "--gently" in sys.argv:
         os.nice(_LOWEST_PRIORITY)
-    for one in SparkJvm:
-        if one in sys.argv or not any(other in sys.argv for other in SparkJvm):
-            _build(one)
+    named = [one for one in SparkJvm if one in sys.argv]
+    if named:
+        _build(named[0])
+    else:  # a process has one Spark gateway
+        for one in SparkJvm:
+            subprocess.run([*_COMMAND, one], check=True)
