@@ -30,6 +30,7 @@ _LOWEST_PRIORITY = 19
 _MAX_ARCHIVES = 8  # of 60 to 70 MB; a machine may have several virtual environments
 _SCRATCH = "build-"
 _MAX_BUILD_SECONDS = 3600.0
+_MAX_WAIT_SECONDS = 300.0
 _EXECUTOR_EXIT_SECONDS = 30.0
 _POLL_SECONDS = 0.5
 _COMMAND = (sys.executable, "-m", "sparkmirror.spark.class_archive")
@@ -131,12 +132,18 @@ def build_in_background(jvm: SparkJvm = SparkJvm.DRIVER) -> None:
     )
 
 
+def _build_all() -> None:
+    """Build each archive in its own process. A failure is printed there, and only costs time."""
+    for one in SparkJvm:
+        with suppress(subprocess.TimeoutExpired):
+            subprocess.run([*_COMMAND, one], check=False, timeout=_MAX_WAIT_SECONDS)
+
+
 if __name__ == "__main__":
     if "--gently" in sys.argv:
         os.nice(_LOWEST_PRIORITY)
     named = [one for one in SparkJvm if one in sys.argv]
     if named:
         _build(named[0])
-    else:  # a process has one Spark gateway
-        for one in SparkJvm:
-            subprocess.run([*_COMMAND, one], check=True)
+    else:
+        _build_all()
