@@ -268,7 +268,7 @@ def test_a_worker_that_wakes_up_writes_nothing(
 def test_all_work_ends_while_the_coordinator_is_down(
     tmp_path: Path, kafka_version: str, group: str
 ) -> None:
-    """All work ends while it is away, as nobody can tell who has it; then all continues."""
+    """All connectors end while ownership is unknown, and continue when it returns."""
     with LocalCluster("b", tmp_path, version=kafka_version) as cluster:
         site = Site(cluster, group)
         short = {"session_timeout_ms": SHORT_SESSION_MS}

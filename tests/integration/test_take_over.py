@@ -27,7 +27,7 @@ def flow(source_cluster: LocalCluster, target_cluster: LocalCluster) -> TaskFlow
 
 
 def test_three_tasks_at_once_copy_each_record_once(flow: TaskFlow) -> None:
-    """They contend for every sequence; whoever loses compares and continues behind the winner."""
+    """They contend for every sequence; the loser compares and continues after the winner."""
     load = Load(flow.source, flow.topic, per_second=500, partitions=PARTITIONS)
     with load, flow.task() as one, flow.task() as two, flow.task() as three:
         eventually(lambda: flow.copied() > 1500, PATIENCE_SECONDS, "records arrive")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kerberos with a real KDC and real brokers: `make kerberos`.
 
-Two clusters, each with its own user who is nobody on the other one. Sessions end every three
+Two clusters, each with its own user, unknown to the other one. Sessions end every three
 seconds (KIP-368) and tickets after forty, so that both are renewed while a test looks.
 """
 

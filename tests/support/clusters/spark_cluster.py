@@ -169,7 +169,7 @@ class SparkCluster:
 
     @contextmanager
     def other_application(self, log_file: Path, *, cores: int) -> Iterator[None]:
-        """Run an application of somebody else, which holds these cores until the end."""
+        """Run another application, which holds these cores until the end."""
         text = _OTHER.format(master=self.url, cores=cores)
         with log_file.open("wb") as log:
             process = psutil.Popen(

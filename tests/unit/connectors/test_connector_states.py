@@ -136,7 +136,7 @@ def test_a_connector_that_does_nothing_has_no_task() -> None:
 
 
 def test_paused_parts_have_no_problems_and_keep_their_partitions() -> None:
-    """What was wrong is looked at again when they continue."""
+    """Earlier problems are checked again when they continue."""
     paused = source_state(flow(note="x"), (WELL, STUCK)).with_state(RunState.PAUSED)
     assert paused.connector == ReportedState(RunState.PAUSED)
     assert set(paused.tasks.values()) == {ReportedState(RunState.PAUSED, partitions=(ORDERS,))}
