@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -21,7 +23,7 @@ from sparkmirror.quantities import (
 
 PACKAGE = Path(__file__).parents[2] / "src" / "sparkmirror"
 NOUNS = (
-    "ACLs|actions|attempts|batches|brokers|bytes|chunks|clusters|configs|connectors|entries|epochs|"
+    "ACLs|actions|attempts|batches|brokers|chunks|clusters|configs|connectors|entries|epochs|"
     "errors|executors|files|flows|groups|incidents|keys|letters|offsets|orders|partitions|positions|"
     "records|splits|tasks|times|topics|transactions|warnings|workers"
 )
@@ -114,3 +116,51 @@ def test_times_have_a_zone() -> None:
 )
 def test_names_keep_both_ends(width: int, text: str) -> None:
     assert shorten_middle("payments.eu.west", width) == text
+
+
+def counts_without_agreement(source: str) -> list[str]:
+    """F-strings with a value, then a plural noun: `{n} records` is wrong for one record."""
+    found = []
+    plural = re.compile(rf"^ (?:[a-z]+ )?(?:{NOUNS})\b")
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.JoinedStr):
+            continue
+        for value, text in zip(node.values, node.values[1:], strict=False):
+            if (
+                isinstance(value, ast.FormattedValue)
+                and isinstance(text, ast.Constant)
+                and plural.match(str(text.value))
+                and not re.fullmatch(r"_?[A-Z_.]+", ast.unparse(value.value))  # a constant
+            ):
+                found.append(f"{{{ast.unparse(value.value)}}}{text.value}")
+    return found
+
+
+# The value is no number, or there are always several.
+NO_COUNT = (
+    "{source.source.name} are connectors",
+    "{len(granted)} granted ACLs",
+    "{len(self._requested)} flows need",
+    "{len(found)} keys; the maximum",
+    "{count} private keys is used",
+    "{len(keys)} private keys is used",
+    "{self.last_offset_delta + 1} offsets",
+    "{self._name} accepts records",
+    "{format_count(records_per_second)} records/s",
+)
+
+
+@pytest.mark.parametrize(
+    "module", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE))
+)
+def test_every_count_agrees_with_its_noun(module: Path) -> None:
+    """Numbers before plural nouns come from `counted`; `partition(s)` is not written."""
+    text = module.read_text()
+    assert re.search(r"\w\((s|es|ies)\) ", text) is None
+    found = [one for one in counts_without_agreement(text) if not one.startswith(NO_COUNT)]
+    assert found == []
+
+
+def test_a_count_without_agreement_is_found() -> None:
+    assert counts_without_agreement('f"{n} records"') == ["{n} records"]
+    assert counts_without_agreement("f\"{counted(n, 'record')} wait\"") == []

@@ -22,6 +22,7 @@ from sparkmirror.kafka.broker_capabilities import (
 )
 from sparkmirror.kafka.cluster_probe import BrokerProbe, ClusterProbe
 from sparkmirror.model import Flow
+from sparkmirror.quantities import counted
 from sparkmirror.spark.cluster_check import SparkClusterReport
 from sparkmirror.spark.executor_probe import ExecutorReport
 
@@ -157,7 +158,7 @@ def _plain_cluster(cluster: ClusterReport) -> Iterator[str]:
 
 
 def _plain_spark(spark: SparkClusterReport) -> Iterator[str]:
-    yield f"Spark cluster {spark.master}: {spark.slots} concurrent tasks"
+    yield f"Spark cluster {spark.master}: {counted(spark.slots, 'concurrent task')}"
     for one in spark.executors:
         found = [f"Python {one.python}"] if one.python else []
         found += [f"sparkmirror {one.sparkmirror}"] if one.sparkmirror else []
@@ -171,7 +172,7 @@ def _plain_spark(spark: SparkClusterReport) -> Iterator[str]:
     elif spark.ok:
         yield (
             "    executors: nothing is missing; they reach the control address and "
-            f"{spark.brokers} brokers"
+            f"{counted(spark.brokers, 'broker')}"
         )
 
 
@@ -205,7 +206,7 @@ def print_tables(report: CheckReport, console: Console) -> None:
 
 def print_spark(spark: SparkClusterReport, console: Console) -> None:
     table = Table(
-        title=escape(f"Spark cluster {spark.master}: {spark.slots} concurrent tasks"),
+        title=escape(f"Spark cluster {spark.master}: {counted(spark.slots, 'concurrent task')}"),
         title_justify="left",
         title_style="bold",
     )
