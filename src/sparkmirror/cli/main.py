@@ -17,6 +17,7 @@ from sparkmirror.cli.groups import app as groups_app
 from sparkmirror.cli.ledger import ledger
 from sparkmirror.cli.local import app as local_app
 from sparkmirror.cli.logging_setup import LogLevelName, LogLevelOption
+from sparkmirror.cli.migrate import migrate
 from sparkmirror.cli.offsets import app as offsets_app
 from sparkmirror.cli.pack import pack
 from sparkmirror.cli.submit_script import submit_script
@@ -175,6 +176,10 @@ app.command(
     epilog="Examples:  sparkmirror check mm2.properties  |  "
     "sparkmirror check mm2.properties --connect  |  sparkmirror check mm2.properties --json"
 )(check)
+app.command(
+    epilog="Examples:  sparkmirror migrate mm2.properties  |  sparkmirror migrate mm2.properties "
+    "--json"
+)(migrate)
 app.command(
     epilog="Examples:  sparkmirror ledger mm2.properties  |  sparkmirror ledger mm2.properties "
     "--topic orders  |  sparkmirror ledger mm2.properties --flow 'primary->backup' --json"
