@@ -125,6 +125,15 @@ def plain_lines(report: CheckReport) -> Iterator[str]:
     yield _summary(report)
 
 
+def problem_lines(report: CheckReport) -> Iterator[str]:
+    """Yield the clusters, all notices and the summary, without the values."""
+    for cluster in report.clusters:
+        yield from _plain_cluster(cluster)
+    for found in report.notices:
+        yield f"{found.level.value}: {found}"
+    yield _summary(report)
+
+
 def _plain_values(shown: Iterable[EffectiveValue]) -> Iterator[str]:
     for section, values in groupby(shown, key=lambda e: e.section):
         yield f"  {section}"

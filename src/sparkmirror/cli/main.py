@@ -14,6 +14,7 @@ from sparkmirror.cli import connect_commands
 from sparkmirror.cli.check import check
 from sparkmirror.cli.console import CommandGroup
 from sparkmirror.cli.groups import app as groups_app
+from sparkmirror.cli.init import init
 from sparkmirror.cli.ledger import ledger
 from sparkmirror.cli.local import app as local_app
 from sparkmirror.cli.logging_setup import LogLevelName, LogLevelOption
@@ -172,6 +173,10 @@ def apply(
     raise typer.Exit(apply_file(plan_json, file=file, yes=yes))
 
 
+app.command(
+    epilog="Examples:  sparkmirror init  |  sparkmirror init mm2.properties --source primary "
+    "--source-servers p1:9092 --target backup --target-servers b1:9092 --topics 'orders,pay.*'"
+)(init)
 app.command(
     epilog="Examples:  sparkmirror check mm2.properties  |  "
     "sparkmirror check mm2.properties --connect  |  sparkmirror check mm2.properties --json"
