@@ -128,7 +128,7 @@ def test_foreign_records_are_reported_once(
     log.refresh()
     (line,) = [one.getMessage() for one in caplog.records if config_topic in one.getMessage()]
     assert line.startswith(
-        f"Topic '{config_topic}' on cluster 'target': skipped 2 records that are not Connect's. "
+        f"Topic '{config_topic}' on cluster 'target': skipped 2 records not written by Connect. "
         f"The first one: the record with key 'connector-d' is not JSON: "
     )
     assert (log.state.skipped_records, log.state.connectors) == (2, ["c"])

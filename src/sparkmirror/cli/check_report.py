@@ -22,6 +22,7 @@ from sparkmirror.kafka.broker_capabilities import (
 )
 from sparkmirror.kafka.cluster_probe import BrokerProbe, ClusterProbe
 from sparkmirror.model import Flow
+from sparkmirror.quantities import counted
 from sparkmirror.spark.cluster_check import SparkClusterReport
 from sparkmirror.spark.executor_probe import ExecutorReport
 
@@ -124,6 +125,15 @@ def plain_lines(report: CheckReport) -> Iterator[str]:
     yield _summary(report)
 
 
+def problem_lines(report: CheckReport) -> Iterator[str]:
+    """Yield the clusters, all notices and the summary, without the values."""
+    for cluster in report.clusters:
+        yield from _plain_cluster(cluster)
+    for found in report.notices:
+        yield f"{found.level.value}: {found}"
+    yield _summary(report)
+
+
 def _plain_values(shown: Iterable[EffectiveValue]) -> Iterator[str]:
     for section, values in groupby(shown, key=lambda e: e.section):
         yield f"  {section}"
@@ -157,7 +167,7 @@ def _plain_cluster(cluster: ClusterReport) -> Iterator[str]:
 
 
 def _plain_spark(spark: SparkClusterReport) -> Iterator[str]:
-    yield f"Spark cluster {spark.master}: {spark.slots} concurrent tasks"
+    yield f"Spark cluster {spark.master}: {counted(spark.slots, 'concurrent task')}"
     for one in spark.executors:
         found = [f"Python {one.python}"] if one.python else []
         found += [f"sparkmirror {one.sparkmirror}"] if one.sparkmirror else []
@@ -171,7 +181,7 @@ def _plain_spark(spark: SparkClusterReport) -> Iterator[str]:
     elif spark.ok:
         yield (
             "    executors: nothing is missing; they reach the control address and "
-            f"{spark.brokers} brokers"
+            f"{counted(spark.brokers, 'broker')}"
         )
 
 
@@ -205,7 +215,7 @@ def print_tables(report: CheckReport, console: Console) -> None:
 
 def print_spark(spark: SparkClusterReport, console: Console) -> None:
     table = Table(
-        title=escape(f"Spark cluster {spark.master}: {spark.slots} concurrent tasks"),
+        title=escape(f"Spark cluster {spark.master}: {counted(spark.slots, 'concurrent task')}"),
         title_justify="left",
         title_style="bold",
     )

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from sparkmirror.cli.connect_options import (
@@ -19,6 +18,7 @@ from sparkmirror.cli.connect_options import (
 from sparkmirror.cli.connect_output import print_json, print_rows, summarize_trace
 from sparkmirror.cli.console import print_error
 from sparkmirror.errors import ConfigError, WorkerError, WorkerUnreachableError
+from sparkmirror.quantities import format_time
 from sparkmirror.rest_client.connect_client import ConnectClient
 from sparkmirror.rest_client.responses import (
     ConfigKeyInfo,
@@ -153,7 +153,7 @@ def _loggers(worker: ConnectClient, query: GetQuery) -> Listing:
     loggers = worker.loggers() if name is None else [worker.logger(name)]
     return Listing(
         ("logger", "level", "changed"),
-        [(one.name, one.level, _moment(one.last_modified)) for one in loggers],
+        [(one.name, one.level, format_time(one.last_modified)) for one in loggers],
         lambda: [asdict(one) for one in loggers],
         f"{worker.url} has no logger.",
     )
@@ -247,12 +247,3 @@ def state_document(state: StateInfo) -> dict[str, str]:
 
 def _compact(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def _moment(milliseconds: int | None) -> str:
-    if milliseconds is None:
-        return _NO_STATE
-    try:
-        return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds")
-    except (OverflowError, ValueError, OSError):
-        return str(milliseconds)

@@ -13,9 +13,10 @@ from typing import Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 from typer.core import TyperGroup
+
+from sparkmirror.cli.tables import FittedTable
 
 _DEFAULT = "show"
 _READING = ("check", "consume", "describe", "get", "groups", "ledger", "offsets", "plan")
@@ -30,15 +31,15 @@ def print_error(sentence: str) -> None:
 def print_rows(
     console: Console, headings: Sequence[str], rows: Sequence[Sequence[Text]], nothing: str
 ) -> None:
-    """Print a table on a terminal (`nothing` without rows), tab-separated lines elsewhere."""
+    """Print a table on a terminal (`nothing` without rows), tab-separated lines elsewhere.
+
+    The table fits the terminal; see `tables`.
+    """
     if not console.is_terminal:
         for row in rows:
             typer.echo("\t".join(cell.plain for cell in row))
     elif rows:
-        table = Table(*headings, box=None, pad_edge=False)
-        for row in rows:
-            table.add_row(*row)
-        console.print(table)
+        console.print(FittedTable(headings, rows))
     else:
         console.print(nothing, markup=False, highlight=False)
 

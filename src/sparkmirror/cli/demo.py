@@ -13,11 +13,12 @@ from collections import defaultdict
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
 from sparkmirror.cli.logging_setup import set_up_logging
 from sparkmirror.cli.process_signals import ProcessSignals
-from sparkmirror.cli.run_view import View, choose_view, format_count
+from sparkmirror.cli.run_view import View, choose_view
+from sparkmirror.cli.tables import FittedTable
 from sparkmirror.devcluster.jars import DEFAULT_KAFKA, kafka_classpath
 from sparkmirror.devcluster.local_clusters import LocalClusters
 from sparkmirror.errors import SparkmirrorError
@@ -28,6 +29,7 @@ from sparkmirror.kafka.descriptions import NewTopic
 from sparkmirror.kafka.topic_log import KeyValue, build_record_batch
 from sparkmirror.kafka.topic_writer import TopicWriter
 from sparkmirror.model import TopicPartition
+from sparkmirror.quantities import counted, format_count, format_latency, number_form
 from sparkmirror.runtime.mirror import Mirror
 from sparkmirror.spark.class_archive import build_and_wait
 from sparkmirror.system.cache_directory import cache_directory, ensure_writable
@@ -168,22 +170,20 @@ def _count(servers: str, alias: str, topic: str) -> int:
 def _summarise(
     console: Console, on_source: int, on_target: int, p50: float | None, p99: float | None
 ) -> None:
-    table = Table(box=None, pad_edge=False)
-    for name in ("cluster", "topic"):
-        table.add_column(name)
-    table.add_column("records", justify="right")
-    table.add_row("source", TOPIC, format_count(on_source))
-    table.add_row("target", REMOTE, format_count(on_target))
+    counts = (("source", TOPIC, on_source), ("target", REMOTE, on_target))
+    rows = [(Text(name), Text(topic), Text(format_count(count))) for name, topic, count in counts]
     console.print()
-    console.print(table)
+    console.print(FittedTable(("cluster", "topic", "records"), rows))
     if on_source == on_target:
         console.print("Every order arrived.", style="green")
     else:
-        console.print(f"{on_source - on_target} orders are missing on the target.", style="red")
+        missing = on_source - on_target
+        are = number_form(missing, "is", "are")
+        console.print(f"{counted(missing, 'order')} {are} missing on the target.", style="red")
     if p50 is not None and p99 is not None:
         console.print(
             f"Latency from an order's timestamp to the target's acknowledgement, last 10 s: "
-            f"p50 {p50:.1f} ms, p99 {p99:.1f} ms.",
+            f"p50 {format_latency(p50)}, p99 {format_latency(p99)}.",
             highlight=False,
         )
 

@@ -19,6 +19,7 @@ from sparkmirror.config.settings import FlowSettings
 from sparkmirror.errors import ClusterError, ConfigError
 from sparkmirror.policy.loading import load_policy
 from sparkmirror.policy.sparkmirror_topics import ledger_topic
+from sparkmirror.quantities import counted
 from sparkmirror.state.ledger import LedgerEntry, read_ledger
 
 _HEADINGS = ("time", "flow", "kind", "topic", "offsets", "records", "policy", "cause")
@@ -51,7 +52,9 @@ def ledger(
         entries += found
         if unreadable:
             failed = True
-            print_error(f"{one.flow}: {unreadable} records of the ledger topic are not valid.")
+            print_error(
+                f"{one.flow}: the ledger topic has {counted(unreadable, 'invalid record')}."
+            )
     print_entries(
         [one for one in entries if topic in (None, one.topic)], Console(), as_json=as_json
     )

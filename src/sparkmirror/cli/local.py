@@ -15,9 +15,9 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
-from sparkmirror.cli.console import CommandGroup
+from sparkmirror.cli.console import CommandGroup, print_rows
 from sparkmirror.devcluster.cluster import MAX_BROKERS, LocalCluster
 from sparkmirror.devcluster.jars import DEFAULT_KAFKA, TESTED_KAFKA, JarSet, kafka_classpath
 from sparkmirror.devcluster.kafka_tools import (
@@ -29,8 +29,10 @@ from sparkmirror.devcluster.kafka_tools import (
 )
 from sparkmirror.devcluster.local_clusters import ClusterEntry, LocalClusters
 from sparkmirror.errors import SetupError, SparkmirrorError
+from sparkmirror.quantities import counted, format_record_rate
 from sparkmirror.system.cache_directory import cache_directory
 
+_HEADINGS = ("cluster", "broker", "state", "address", "pid", "Kafka", "log")
 _POLL_SECONDS = 0.5
 _FAILED = 1
 
@@ -85,7 +87,9 @@ def fetch(
     for version in kafka or [DEFAULT_KAFKA]:
         for jar_set in JarSet if connect else [JarSet.BROKER]:
             jars = kafka_classpath(version, jar_set)
-            typer.echo(f"Kafka {version} ({jar_set}): {len(jars)} jars in {jars[0].parent}")
+            typer.echo(
+                f"Kafka {version} ({jar_set}): {counted(len(jars), 'jar')} in {jars[0].parent}"
+            )
 
 
 @app.command(
@@ -214,7 +218,8 @@ def produce(
         typer.echo(f"Created topic {topic}.", err=True)
     if records is not None:
         summary = tools.load(topic, records=records, record_size=size)
-        typer.echo(f"{summary.records} records, {summary.records_per_second:.0f} records/s")
+        rate = format_record_rate(summary.records_per_second)
+        typer.echo(f"{counted(summary.records, 'record')}, {rate}")
         return
     if sys.stdin.isatty():
         typer.echo("One record per line; end with Ctrl-D.", err=True)
@@ -319,18 +324,8 @@ def _show(entries: list[ClusterEntry]) -> None:
         for entry in entries
         for broker in entry.brokers
     ]
-    console = Console()
-    if not console.is_terminal:
-        for row in rows:
-            typer.echo("\t".join(row))
-        return
-    table = Table(box=None)
-    for heading in ("cluster", "broker", "state", "address", "pid", "Kafka"):
-        table.add_column(heading, no_wrap=True)
-    table.add_column("log", overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    console.print(table)
+    cells = [[Text(cell) for cell in row] for row in rows]
+    print_rows(Console(), _HEADINGS, cells, "No local cluster is running.")
 
 
 def main() -> None:

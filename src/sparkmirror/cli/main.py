@@ -14,9 +14,11 @@ from sparkmirror.cli import connect_commands
 from sparkmirror.cli.check import check
 from sparkmirror.cli.console import CommandGroup
 from sparkmirror.cli.groups import app as groups_app
+from sparkmirror.cli.init import init
 from sparkmirror.cli.ledger import ledger
 from sparkmirror.cli.local import app as local_app
 from sparkmirror.cli.logging_setup import LogLevelName, LogLevelOption
+from sparkmirror.cli.migrate import migrate
 from sparkmirror.cli.offsets import app as offsets_app
 from sparkmirror.cli.pack import pack
 from sparkmirror.cli.submit_script import submit_script
@@ -172,9 +174,17 @@ def apply(
 
 
 app.command(
+    epilog="Examples:  sparkmirror init  |  sparkmirror init mm2.properties --source primary "
+    "--source-servers p1:9092 --target backup --target-servers b1:9092 --topics 'orders,pay.*'"
+)(init)
+app.command(
     epilog="Examples:  sparkmirror check mm2.properties  |  "
     "sparkmirror check mm2.properties --connect  |  sparkmirror check mm2.properties --json"
 )(check)
+app.command(
+    epilog="Examples:  sparkmirror migrate mm2.properties  |  sparkmirror migrate mm2.properties "
+    "--json"
+)(migrate)
 app.command(
     epilog="Examples:  sparkmirror ledger mm2.properties  |  sparkmirror ledger mm2.properties "
     "--topic orders  |  sparkmirror ledger mm2.properties --flow 'primary->backup' --json"

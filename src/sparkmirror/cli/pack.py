@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.progress import Progress
 
 from sparkmirror.cli.console import print_error
-from sparkmirror.cli.run_view import format_bytes
 from sparkmirror.errors import SetupError
+from sparkmirror.quantities import format_bytes
 from sparkmirror.spark.environment_archive import (
     archive_entries,
     base_interpreter,

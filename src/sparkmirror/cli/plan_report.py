@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.markup import escape
-from rich.table import Table
+from rich.text import Text
 
+from sparkmirror.cli.tables import FittedTable
+from sparkmirror.quantities import counted, format_byte_rate, format_bytes, format_duration
 from sparkmirror.topology.action_text import describe_action, summarize_actions
 from sparkmirror.topology.flow_plan import is_destructive
-from sparkmirror.topology.forecast import format_bytes, format_duration, sum_known
+from sparkmirror.topology.forecast import sum_known
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -45,10 +46,11 @@ def print_tables(document: PlanDocument, console: Console) -> None:
                 soft_wrap=True,
             )
         if plan.forecast is not None and plan.forecast.biggest:
-            table = _table(f"{plan.flow}: most to copy")
-            for one in plan.forecast.biggest:
-                table.add_row(escape(one.topic), _format_amount(one))
-            console.print(table)
+            _print_table(
+                console,
+                f"{plan.flow}: most to copy",
+                [(one.topic, _format_amount(one)) for one in plan.forecast.biggest],
+            )
     console.print(
         _summary(document),
         style="bold",
@@ -64,10 +66,8 @@ def print_actions(flow: Flow, actions: Sequence[Action], console: Console) -> No
         chosen = [action for action in actions if is_destructive(action) is destructive]
         if not chosen:
             continue
-        table = _table(f"{flow}: {title}", style=f"bold {style}".strip())
-        for action in chosen:
-            table.add_row(*map(escape, describe_action(action, flow)), style=style)
-        console.print(table)
+        rows = [describe_action(action, flow) for action in chosen]
+        _print_table(console, f"{flow}: {title}", rows, style)
 
 
 def mismatch_line(flow: Flow, changed: ChangedAction) -> str:
@@ -88,13 +88,13 @@ def summary_line(plans: Sequence[FlowPlan], rate: float) -> str:
             f"{summarize_actions(actions)}; nothing to copy." if actions else "Nothing to change."
         )
     if size is None:
-        to_copy = f"{records:,} records to copy, of unknown size"
+        to_copy = f"{counted(records, 'record')} to copy, of unknown size"
     else:
         duration = format_duration(size / rate)
         about = "" if duration.startswith("less") else "about "
         to_copy = (
-            f"{records:,} records ({format_bytes(size)}) to copy, {about}{duration} at "
-            f"{format_bytes(rate)}/s"
+            f"{counted(records, 'record')} ({format_bytes(size)}) to copy, {about}{duration} at "
+            f"{format_byte_rate(rate)}"
         )
     if not actions:
         return f"Nothing to change. {to_copy}."
@@ -116,15 +116,12 @@ def _rows(plan: FlowPlan) -> Iterator[tuple[str, str, str]]:
 
 def _format_amount(one: TopicForecast) -> str:
     size = "unknown size" if one.bytes is None else format_bytes(one.bytes)
-    return f"{one.records:,} records, {size}"
+    return f"{counted(one.records, 'record')}, {size}"
 
 
-def _table(title: str, style: str = "bold") -> Table:
-    return Table(
-        box=None,
-        pad_edge=False,
-        show_header=False,
-        title=escape(title),
-        title_justify="left",
-        title_style=style,
-    )
+def _print_table(
+    console: Console, title: str, rows: Sequence[Sequence[str]], style: str = ""
+) -> None:
+    cells = [[Text(cell, style=style) for cell in row] for row in rows]
+    title_line = Text(title, style=f"bold {style}".strip())
+    console.print(FittedTable([""] * len(rows[0]), cells, title_line))

@@ -20,11 +20,24 @@ from rich.progress import (
     TextColumn,
     TimeRemainingColumn,
 )
-from rich.table import Table
 from rich.text import Text
 
+from sparkmirror.cli.tables import FittedTable
+from sparkmirror.quantities import (
+    and_more,
+    counted,
+    format_byte_rate,
+    format_bytes,
+    format_count,
+    format_latency,
+    format_record_rate,
+)
 from sparkmirror.spark.flow_status import FlowSnapshot, FlowState
 
+_HEADINGS = (
+    *("flow", "state", "topics", "partitions"),
+    *("records", "records/s", "bytes/s", "lag", "p50", "p99"),
+)
 _FIRST_LINE_SECONDS = 10.0
 _LINE_SECONDS = 60.0
 _MAX_SHOWN_PROBLEMS = 8
@@ -72,23 +85,6 @@ def choose_view(
     return LineView(console, progress_seconds)
 
 
-def format_count(count: float) -> str:
-    return f"{count:,.0f}"
-
-
-def format_bytes(count: float) -> str:
-    """Format as B, KB, MB, GB or TB; 1 KB is 1,000 bytes."""
-    for unit in ("B", "KB", "MB", "GB"):
-        if count < 1000:  # noqa: PLR2004 - steps of a thousand
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"
-
-
-def format_milliseconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:.0f} ms" if value >= 10 else f"{value:.1f} ms"  # noqa: PLR2004
-
-
 class LiveView:
     """A table that is redrawn in place; with `once` also a progress bar per flow."""
 
@@ -116,7 +112,7 @@ class LiveView:
         self._live.__exit__(None, None, None)
 
     def update(self, flows: Sequence[FlowSnapshot], remarks: Sequence[str] = ()) -> None:
-        parts: list[Table | Text | Progress] = [flow_table(flows)]
+        parts: list[FittedTable | Text | Progress] = [flow_table(flows)]
         parts += [Text(remark, style="red") for remark in remarks[:_MAX_SHOWN_PROBLEMS]]
         problems = [f"{one.flow}: {text}" for one in flows for text in one.problems]
         problems += [f"{one.flow}: {one.reason}" for one in flows if one.state in _WAITING]
@@ -124,7 +120,7 @@ class LiveView:
         parts += [Text(line, style="yellow") for line in problems[:_MAX_SHOWN_PROBLEMS]]
         hidden = len(problems) - _MAX_SHOWN_PROBLEMS
         if hidden > 0:
-            parts.append(Text(f"... and {hidden} more", style="yellow"))
+            parts.append(Text(f"...{and_more(hidden)}", style="yellow"))
         if self._bar is not None:
             self._advance(self._bar, flows)
             parts.append(self._bar)
@@ -151,26 +147,28 @@ class LiveView:
                 self.print_line(line)
 
 
-def flow_table(flows: Sequence[FlowSnapshot]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    table.add_column("flow")
-    table.add_column("state")
-    for name in ("topics", "partitions", "records", "records/s", "MB/s", "lag", "p50", "p99"):
-        table.add_column(name, justify="right")
-    for one in flows:
-        table.add_row(
-            one.flow,
+def flow_table(flows: Sequence[FlowSnapshot]) -> FittedTable:
+    rows = [
+        (
+            Text(one.flow),
             _state(one),
-            format_count(one.topics),
-            format_count(one.partitions),
-            format_count(one.records),
-            format_count(one.records_per_second),
-            f"{one.bytes_per_second / 1e6:.1f}",
-            "-" if one.lag is None else format_count(one.lag),
-            format_milliseconds(one.latency_p50_ms),
-            format_milliseconds(one.latency_p99_ms),
+            *map(
+                Text,
+                (
+                    format_count(one.topics),
+                    format_count(one.partitions),
+                    format_count(one.records),
+                    format_count(one.records_per_second),
+                    format_bytes(one.bytes_per_second),
+                    "-" if one.lag is None else format_count(one.lag),
+                    format_latency(one.latency_p50_ms),
+                    format_latency(one.latency_p99_ms),
+                ),
+            ),
         )
-    return table
+        for one in flows
+    ]
+    return FittedTable(_HEADINGS, rows, optional=("partitions", "topics"))
 
 
 def _state(one: FlowSnapshot) -> Text:
@@ -255,7 +253,7 @@ def total_line(one: FlowSnapshot) -> str:
     """Return the copied records and bytes; empty if nothing was copied."""
     if not one.records:
         return ""
-    return f"{one.flow}: {format_count(one.records)} records, {format_bytes(one.bytes)} copied"
+    return f"{one.flow}: {counted(one.records, 'record')}, {format_bytes(one.bytes)} copied"
 
 
 def incident_line(one: FlowSnapshot) -> str:
@@ -272,8 +270,9 @@ def incident_line(one: FlowSnapshot) -> str:
 def flow_line(one: FlowSnapshot) -> str:
     lag = "unknown" if one.lag is None else format_count(one.lag)
     return (
-        f"{one.flow}: epoch {one.epoch}, {one.topics} topics, {format_count(one.records)} records, "
-        f"{format_count(one.records_per_second)} records/s, {one.bytes_per_second / 1e6:.1f} MB/s, "
-        f"lag {lag}, latency p50 {format_milliseconds(one.latency_p50_ms)} "
-        f"p99 {format_milliseconds(one.latency_p99_ms)}"
+        f"{one.flow}: epoch {one.epoch}, {counted(one.topics, 'topic')}, "
+        f"{counted(one.records, 'record')}, {format_record_rate(one.records_per_second)}, "
+        f"{format_byte_rate(one.bytes_per_second)}, "
+        f"lag {lag}, latency p50 {format_latency(one.latency_p50_ms)} "
+        f"p99 {format_latency(one.latency_p99_ms)}"
     )

@@ -28,6 +28,7 @@ from sparkmirror.offsets.offset_map import Translation
 from sparkmirror.policy.loading import load_replication_policy
 from sparkmirror.policy.replication import ReplicationPolicy
 from sparkmirror.policy.sparkmirror_topics import OFFSET_MAP, offset_map_topic
+from sparkmirror.quantities import counted
 
 log = logging.getLogger(__name__)
 
@@ -115,8 +116,8 @@ class MirrorClient(Closable):
                     raise self._too_slow(topic, timeout_seconds)
         if found.malformed:
             log.warning(
-                f"Skipped {found.malformed} records in topic '{topic}' of cluster "
-                f"'{self._consumer.alias}' that are not checkpoints; the first one "
+                f"Skipped {counted(found.malformed, 'record')} in topic '{topic}' of cluster "
+                f"'{self._consumer.alias}' without a valid checkpoint; the first one "
                 f"{found.first_malformed}"
             )
         return found.offsets

@@ -28,6 +28,7 @@ from sparkmirror.config.worker_settings import GroupSettings, RunRestSettings
 from sparkmirror.model import Flow
 from sparkmirror.policy.loading import GROUP_FILTER_KEY, REPLICATION_POLICY_KEY, custom_class_keys
 from sparkmirror.policy.settings import PolicySettings
+from sparkmirror.quantities import and_more, counted
 
 _MANY_KEYS = 8
 _SIDES = ("source.", "target.")  # from lines of clusters, which have another prefix there
@@ -292,7 +293,7 @@ def describe_changes(name: str, changes: ConfigChanges, later: Collection[str] =
     if not parts:
         parts.append("nothing to do")
     if changes.untouched:
-        parts.append(f"{changes.untouched} {_plural('flow', changes.untouched)} untouched")
+        parts.append(f"{counted(changes.untouched, 'flow')} untouched")
     if later:
         takes = "takes" if len(later) == 1 else "take"
         parts.append(f"{_listed(later)} {takes} effect at the next start")
@@ -303,15 +304,11 @@ def _in_brackets(keys: Collection[str]) -> str:
     if not keys:
         return ""
     shown, more = list(keys)[:_MANY_KEYS], len(keys) - _MANY_KEYS
-    return f" ({_listed(shown)}{f' and {more} more' if more > 0 else ''})"
+    return f" ({_listed(shown)}{and_more(more)})"
 
 
 def _listed(items: Iterable[object]) -> str:
     return ", ".join(str(item) for item in items)
-
-
-def _plural(word: str, count: int) -> str:
-    return word if count == 1 else f"{word}s"
 
 
 def flow_groups(read: Mapping[Flow, GroupSettings]) -> dict[Flow, GroupSettings]:

@@ -27,6 +27,7 @@ from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.cluster_client import Closable, ClusterClient
 from sparkmirror.policy.loading import FlowPolicy
 from sparkmirror.policy.sparkmirror_topics import acls_topic, is_acls_topic
+from sparkmirror.quantities import counted
 from sparkmirror.spark.flow_status import FlowStatus
 from sparkmirror.state.granted_acls import GrantedAcls
 from sparkmirror.topology.acls import (
@@ -149,8 +150,8 @@ class AclSync(Closable):
         notices = [*desired.notices]
         if self._source.unknown_acls:
             notices.append(
-                f"Cluster '{self._source.alias}' has {self._source.unknown_acls} ACLs of unknown "
-                "types; they are not copied."
+                f"Cluster '{self._source.alias}' has "
+                f"{counted(self._source.unknown_acls, 'ACL')} of unknown type; not copied."
             )
         if existing is None:
             notices.append(
@@ -322,7 +323,7 @@ class AclSync(Closable):
                 self._status.count_change(verb, len(bindings))
                 first = bindings[0] if len(bindings) == 1 else f"{bindings[0]} and others"
                 _log.info(
-                    f"{self._flow}: {len(bindings)} ACLs {verb} on cluster "
+                    f"{self._flow}: {counted(len(bindings), 'ACL')} {verb} on cluster "
                     f"'{self._target.alias}': {first}"
                 )
         self._report(_failure_summary(failed) if failed else "")

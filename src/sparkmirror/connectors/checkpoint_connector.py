@@ -22,6 +22,7 @@ from sparkmirror.connectors.group_sync import GroupSync
 from sparkmirror.connectors.offset_map_cleaner import OffsetMapCleaner
 from sparkmirror.errors import SparkmirrorError, join_sentences
 from sparkmirror.policy.loading import FlowPolicy
+from sparkmirror.quantities import and_more, counted
 from sparkmirror.spark.flow_status import FlowStatus
 
 _CLEAN_SECONDS = 60.0
@@ -159,7 +160,8 @@ class MirrorCheckpointConnector:
         if found != self._groups:
             new, gone = set(found) - set(self._groups), set(self._groups) - set(found)
             _log.info(
-                f"{self._flow}: {len(found)} consumer groups ({len(new)} new, {len(gone)} gone)"
+                f"{self._flow}: {counted(len(found), 'consumer group')} ({len(new)} new, "
+                f"{len(gone)} gone)"
             )
         self._groups = found
 
@@ -183,5 +185,4 @@ class MirrorCheckpointConnector:
 
 
 def _sentence(groups: list[str], reason: Callable[[str], str]) -> str:
-    more = f" and {len(groups) - 1} more" if len(groups) > 1 else ""
-    return f"group '{groups[0]}'{more}: {reason(groups[0])}"
+    return f"group '{groups[0]}'{and_more(len(groups) - 1)}: {reason(groups[0])}"

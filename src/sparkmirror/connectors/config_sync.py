@@ -17,6 +17,7 @@ from sparkmirror.errors import BrokerError, ClusterError
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.descriptions import ConfigSource, TopicConfigs
 from sparkmirror.model import Flow
+from sparkmirror.quantities import and_more, counted
 from sparkmirror.spark.flow_status import FlowStatus
 from sparkmirror.topology.apply_configs import AlterResult, apply_configs
 from sparkmirror.topology.configs import AlterTopic, plan_alteration, unknown_configs
@@ -233,14 +234,17 @@ class ConfigSync:
         topics = len({remote for remote, _ in found})
         return (
             f"{self._flow.target}: {', '.join(sorted({c for _, c in found}))} are changed back on "
-            f"{topics} topics (for example {config} on '{remote}', {_MAX_ATTEMPTS} times). Another "
+            f"{counted(topics, 'topic')} (for example {config} on '{remote}', {_MAX_ATTEMPTS} "
+            "times). Another "
             "tool manages them; add them to config.properties.exclude."
         )
 
     def _report_failures(self, failures: Sequence[ClusterError]) -> None:
         sentence = ""
         if failures:
-            sentence = f"cannot alter the configs of {len(failures)} topics: {failures[0]}"
+            sentence = (
+                f"cannot alter the configs of {counted(len(failures), 'topic')}: {failures[0]}"
+            )
             if sentence != self._failure:
                 _log.warning("%s: %s", self._flow, sentence)
         self._failure = sentence
@@ -257,7 +261,7 @@ class ConfigSync:
         configs = sorted({config for config, _ in every})
         topics = sum(1 for rejected in self._rejected.values() if rejected)
         return (
-            f"{self._flow.target} rejects {', '.join(configs)} on {topics} topics: "
+            f"{self._flow.target} rejects {', '.join(configs)} on {counted(topics, 'topic')}: "
             f"{every[0][1].message} Add them to config.properties.exclude, or change them on the "
             "source."
         )
@@ -270,7 +274,8 @@ class ConfigSync:
                 self._status.set_problem(f"configs of {alias}", "")
                 continue
             sentence = (
-                f"cannot read the configs of {len(errors_shown)} of {topics} topics on {alias}; "
+                f"cannot read the configs of {len(errors_shown)} of {counted(topics, 'topic')} "
+                f"on {alias}; "
                 f"they are not synced: {next(iter(errors_shown.values()))}"
             )
             self._status.set_problem(f"configs of {alias}", sentence)
@@ -294,7 +299,7 @@ def _rejection_messages(target: str, results: Sequence[AlterResult]) -> list[str
             messages.setdefault(change, message)
     return [
         f"{target} rejects {_describe_change(config, value)} on '{remotes[0]}'"
-        f"{f' and {len(remotes) - 1} more' if len(remotes) > 1 else ''}; "
+        f"{and_more(len(remotes) - 1)}; "
         f"other changes are applied: {messages[config, value]}"
         for (config, value), remotes in topics.items()
     ]

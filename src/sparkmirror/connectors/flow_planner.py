@@ -30,6 +30,7 @@ from sparkmirror.model import Flow, TopicPartition
 from sparkmirror.offsets.group_positions import GroupPositionState
 from sparkmirror.policy.loading import load_policy
 from sparkmirror.policy.sparkmirror_topics import offset_map_topic
+from sparkmirror.quantities import and_more, counted
 from sparkmirror.spark.flow_status import FlowStatus
 from sparkmirror.state.offset_store import OffsetStore
 from sparkmirror.topology.configs import AlterTopic, plan_configs
@@ -239,7 +240,7 @@ class _FlowPlanner(Closable):
             names = list(mirrored)
         else:
             names = topics_to_create(self._source.topics, self._target.topics, self._rules)
-        self._on_progress(f"{self._flow}: reading the configs of {len(names):,} topics")
+        self._on_progress(f"{self._flow}: reading the configs of {counted(len(names), 'topic')}")
         return self._source.configs(names)
 
     def _plan_topics(self, configs: Mapping[str, Sequence[ConfigEntry]]) -> TopicPlan:
@@ -263,7 +264,7 @@ class _FlowPlanner(Closable):
             name for name, to in remotes.items() if name not in configs or to not in target_configs
         )
         if unread:
-            more = f" and {len(unread) - 1} more" if len(unread) > 1 else ""
+            more = and_more(len(unread) - 1)
             self._note(
                 f"Cannot read the configs of topic '{unread[0]}'{more} on both clusters; they are "
                 f"not compared. Grant DESCRIBE_CONFIGS."

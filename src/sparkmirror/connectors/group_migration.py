@@ -17,6 +17,7 @@ from sparkmirror.errors import GroupMigrationError
 from sparkmirror.kafka.descriptions import CommittedOffset
 from sparkmirror.model import TopicPartition
 from sparkmirror.offsets.group_positions import GroupPosition, GroupPositionState
+from sparkmirror.quantities import and_more
 
 _POLL_SECONDS = 0.5
 
@@ -115,7 +116,7 @@ def _blocker(rounds: GroupSync, positions: Sequence[GroupPosition]) -> str:
     if not blocking:
         return ""
     one = blocking[0]
-    more = f" and {len(blocking) - 1} more partitions" if len(blocking) > 1 else ""
+    more = and_more(len(blocking) - 1, "partition")
     return f"{one.source} at {one.committed.offset}{more}: {one.state.value}: {one.reason}"
 
 

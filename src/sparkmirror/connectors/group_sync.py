@@ -33,6 +33,7 @@ from sparkmirror.offsets.offset_map import Fit, Translation
 from sparkmirror.offsets.offset_sync_log import OffsetSyncLog, more_conservative
 from sparkmirror.policy.loading import FlowPolicy
 from sparkmirror.policy.sparkmirror_topics import offset_map_topic
+from sparkmirror.quantities import counted
 from sparkmirror.topology.internal_topics import offset_syncs_topic
 
 _UNAVAILABLE = frozenset({3, 29})  # unknown topic, not authorized
@@ -207,8 +208,8 @@ class GroupSync(Closable):
         if not malformed:
             return [*self._problems]
         sentence = (
-            f"{malformed} records of the offset map or the offset syncs are malformed; some groups "
-            "may not be translated exactly"
+            f"the offset map or the offset syncs have {counted(malformed, 'malformed record')}; "
+            "some groups may not be translated exactly"
         )
         return [*self._problems, sentence]
 

@@ -29,6 +29,7 @@ from sparkmirror.kafka.descriptions import LogEnd
 from sparkmirror.model import TopicPartition
 from sparkmirror.policy.loading import FlowPolicy
 from sparkmirror.policy.sparkmirror_topics import dead_letters_topic, ledger_topic, offset_map_topic
+from sparkmirror.quantities import counted, number_form
 from sparkmirror.spark.epoch_runner import EpochResult, EpochRunner
 from sparkmirror.spark.flow_status import FlowState, FlowStatus
 from sparkmirror.spark.slots import FlowCapacity
@@ -150,7 +151,10 @@ class MirrorSourceConnector:
                 continue
             if not starts:
                 waiting = self._start_positions.waiting
-                reason = f"{waiting} topic partitions wait, see their problems" if waiting else ""
+                wait = (
+                    f"{counted(waiting, 'topic partition')} {number_form(waiting, 'waits', 'wait')}"
+                )
+                reason = f"{wait}, see the problems" if waiting else ""
                 if self._once:
                     self._topology.wait_first_round()
                     self._status.set_state(FlowState.FAILED if waiting else FlowState.DONE, reason)

@@ -25,6 +25,7 @@ from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.descriptions import LogEnd, PartialResults
 from sparkmirror.kafka.groups import GroupAdmin
 from sparkmirror.model import NO_PRODUCER, TopicPartition
+from sparkmirror.quantities import counted
 from sparkmirror.spark.epoch_runner import EpochResult
 from sparkmirror.spark.flow_status import FlowStatus
 from sparkmirror.state.incidents import STOP
@@ -300,8 +301,9 @@ class StartPositions:
         )
         if foreign:
             _log.info(
-                f"{self._flow}: {foreign} topic partitions have positions of MirrorMaker 2: "
-                "copying continues after the stored offsets. This is exact if MirrorMaker 2 was "
+                f"{self._flow}: MirrorMaker 2 stored the positions of "
+                f"{counted(foreign, 'topic partition')}: copying continues after the stored "
+                "offsets. This is exact if MirrorMaker 2 was "
                 "stopped cleanly, and after any crash from now on"
             )
 

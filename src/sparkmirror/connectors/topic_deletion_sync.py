@@ -21,6 +21,7 @@ from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.model import TopicPartition
 from sparkmirror.offsets.map_topic import MapTopic
+from sparkmirror.quantities import and_more, counted, format_duration, number_form
 from sparkmirror.spark.flow_status import FlowStatus
 from sparkmirror.state.offset_store import OffsetStore
 from sparkmirror.topology.topic_deletions import (
@@ -102,12 +103,13 @@ class TopicDeletionSync:
             self._since[name] = time.monotonic()
         consequence = "is kept"
         if self._grace is not None:
-            consequence = f"will be deleted in {_duration(self._grace)}"
+            consequence = f"will be deleted in {format_duration(self._grace)}"
         if not is_new:
             listed = ", ".join(sorted(names)[:_MAX_LISTED])
-            more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
+            more = and_more(len(names) - _MAX_LISTED)
             _log.info(
-                f"{self._flow}: {len(names)} mirrored topics were deleted earlier on "
+                f"{self._flow}: {counted(len(names), 'mirrored topic')} "
+                f"{number_form(len(names), 'was', 'were')} deleted earlier on "
                 f"'{self._flow.source}' ({listed}{more}); what '{self._flow.target}' has of them "
                 f"{consequence}."
             )
@@ -234,10 +236,3 @@ def delete_topic_state(
                 for first in known.firsts
             ]
         )
-
-
-def _duration(seconds: float) -> str:
-    for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{max(seconds, 0):.0f} seconds"

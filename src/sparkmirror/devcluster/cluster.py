@@ -30,6 +30,7 @@ from sparkmirror.devcluster.readiness import await_ready, await_topics
 from sparkmirror.devcluster.server_properties import server_properties
 from sparkmirror.devcluster.zookeeper import LocalZooKeeper
 from sparkmirror.errors import SetupError
+from sparkmirror.quantities import counted
 from sparkmirror.system.cache_directory import ensure_writable
 
 MAX_BROKERS = 3
@@ -61,12 +62,14 @@ class LocalCluster:
     ) -> None:
         if not 1 <= brokers <= MAX_BROKERS:
             raise SetupError(
-                f"Cluster {name} cannot have {brokers} brokers.", remedy=f"Use 1 to {MAX_BROKERS}."
+                f"Cluster {name} cannot have {counted(brokers, 'broker')}.",
+                remedy=f"Use 1 to {MAX_BROKERS}.",
             )
         for given in (ports, proxy_ports):
             if given is not None and len(given) != brokers:
                 raise SetupError(
-                    f"Cluster {name} has {brokers} broker(s) but {len(given)} port(s) were given.",
+                    f"Cluster {name} has {counted(brokers, 'broker')}, but "
+                    f"{counted(len(given), 'port')}.",
                     remedy="Give one port for each broker.",
                 )
         self.name = name

@@ -15,6 +15,7 @@ from typing import Self
 
 from sparkmirror.devcluster.jars import needs_zookeeper, version_parts
 from sparkmirror.errors import SetupError
+from sparkmirror.quantities import counted
 
 _FILE = "cluster.json"
 
@@ -35,7 +36,8 @@ class ClusterManifest:
         remedy = "Choose another data directory, or delete this one to start over."
         if known is not None and known.brokers != brokers:
             raise SetupError(
-                f"{directory} contains a cluster of {known.brokers} broker(s), not {brokers}.",
+                f"{directory} contains a cluster of {counted(known.brokers, 'broker')}, not "
+                f"{brokers}.",
                 remedy=remedy,
             )
         if known is not None and version_parts(known.version) > version_parts(version):

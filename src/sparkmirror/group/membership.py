@@ -48,6 +48,7 @@ from sparkmirror.kafka.coordinator_client import (
     UNKNOWN_MEMBER_ID,
     CoordinatorClient,
 )
+from sparkmirror.quantities import counted
 from sparkmirror.system.clock import Clock, steady_clock
 from sparkmirror.wire.settings import ConnectionSettings
 
@@ -379,7 +380,7 @@ class Membership:
             self._previous = received.next_state
         log.info(
             f"{self._name}/member: generation {received.joined.generation}, leader "
-            f"{found.leader_url}, {len(work)} connectors here"
+            f"{found.leader_url}, {counted(len(work), 'connector')} here"
         )
         if revoked:
             self._join_in(0.0)

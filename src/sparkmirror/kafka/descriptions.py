@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, TypeVar
 
+from sparkmirror.quantities import counted
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from uuid import UUID
@@ -87,7 +89,7 @@ class NewTopic:
     @property
     def shape(self) -> str:
         """The parameters for users who create the topic manually."""
-        partitions = "1 partition" if self.partitions == 1 else f"{self.partitions} partitions"
+        partitions = counted(self.partitions, "partition")
         known = self.replication_factor > 0
         factor = f"replication factor {self.replication_factor}" if known else ""
         configs = (f"{name}={value}" for name, value in sorted(self.configs.items()))

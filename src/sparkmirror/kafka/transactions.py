@@ -34,6 +34,7 @@ from sparkmirror.kafka.error_mapping import REQUEST_ERRORS, broker_error
 from sparkmirror.kafka.request import Request
 from sparkmirror.kafka.topic_requests import describe_producers_request
 from sparkmirror.model import TopicPartition
+from sparkmirror.quantities import counted, number_form
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.settings import ConnectionSettings
 from sparkmirror.wire.transaction import ProducerIdAndEpoch
@@ -222,8 +223,9 @@ def blocked_read_error(
     if first is None:
         return UnreachableError(
             f"Cluster '{alias}' returned no more records of topic '{partitions[0].topic}' for "
-            f"{seconds:g} s; {len(partitions)} partitions are not read to their end. Check that "
-            f"its brokers are up and that every partition has a leader.",
+            f"{seconds:g} s; {counted(len(partitions), 'partition')} "
+            f"{number_form(len(partitions), 'is', 'are')} not read to the end. Check that its "
+            "brokers are up and that every partition has a leader.",
             cluster=alias,
         )
     return OpenTransactionError(

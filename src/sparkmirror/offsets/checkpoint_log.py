@@ -15,6 +15,7 @@ from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.kafka.topic_log import TopicLog
 from sparkmirror.model import TopicPartition
 from sparkmirror.offsets.group_positions import GroupPartition
+from sparkmirror.quantities import counted
 
 _RECORDS_PER_BATCH = 2_000  # about 200 KB: below the default max.message.bytes
 _log = logging.getLogger(__name__)
@@ -49,8 +50,8 @@ class CheckpointLog:
                     self._malformed += 1
         if self._malformed > before:
             _log.warning(
-                f"Skipped {self._malformed - before} records in topic '{self._topic}' on cluster "
-                f"'{self._alias}' that are not checkpoints"
+                f"Skipped {counted(self._malformed - before, 'record')} in topic '{self._topic}' "
+                f"on cluster '{self._alias}' without a valid checkpoint"
             )
 
     def write(self, checkpoints: Sequence[Checkpoint]) -> None:

@@ -33,6 +33,7 @@ from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import pkcs12
 
 from sparkmirror.model import Secret
+from sparkmirror.quantities import counted
 from sparkmirror.security import jks
 from sparkmirror.security.private_keys import check_kdf_cost, is_diffie_hellman, load_private_key
 
@@ -252,7 +253,7 @@ def _pem_keystore(data: bytes, key_password: Secret | None) -> KeyPair:
     blocks = _pem_blocks(data)
     keys = [(name, content) for name, content in blocks if name.endswith("PRIVATE KEY")]
     if len(keys) != 1:
-        found = "no private key" if not keys else f"{len(keys)} private keys"
+        found = "no private key" if not keys else counted(len(keys), "private key")
         raise ValueError(f"the store has {found}; it must have exactly one")
     name, content = keys[0]
     is_encrypted = name == "ENCRYPTED PRIVATE KEY"

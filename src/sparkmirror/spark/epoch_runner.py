@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sparkmirror.model import ProducerState, TopicPartition
+from sparkmirror.quantities import counted
 from sparkmirror.spark.control_server import ControlServer, EpochTasks
 from sparkmirror.spark.encryption_check import encryption_warning
 from sparkmirror.spark.spark_problem import SparkProblem, job_problem
@@ -134,7 +135,11 @@ class EpochRunner:
         watchdog.start()
         try:
             receipts = self._run_job(
-                spark, group, f"{group}: {partitions} topic partitions", len(splits), endpoint
+                spark,
+                group,
+                f"{group}: {counted(partitions, 'topic partition')}",
+                len(splits),
+                endpoint,
             )
         except _spark_errors() as error:
             failure = (
@@ -234,7 +239,7 @@ def _cancel_reason(tasks: EpochTasks, ended_at: float | None, *, takes_turns: bo
         return "it was ended before a task started"
     unstarted = set(tasks.waiting_splits(_START_SECONDS)) & never_ran
     if unstarted and not takes_turns:
-        return f"{len(unstarted)} tasks never started"
+        return f"{counted(len(unstarted), 'task')} never started"
     waiting = tasks.waiting_splits()
     return f"splits {waiting} have no task" if ending_seconds > _END_SECONDS and waiting else ""
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from sparkmirror.model import TopicPartition
+from sparkmirror.quantities import counted
 from sparkmirror.state.incidents import Incident, IncidentKind, SeenIncidents
 from sparkmirror.task import latency_histogram
 from sparkmirror.task.messages import PartitionProgress, Progress
@@ -392,7 +393,9 @@ class FlowStatus:
         found += self._flow_problems.values()
         if self._waiting_splits:
             count = len({part.split for part in parts})
-            found.append(f"{len(self._waiting_splits)} of {count} splits have no Spark task")
+            found.append(
+                f"no Spark task for {len(self._waiting_splits)} of {counted(count, 'split')}"
+            )
         found += [task.problem for task in self._tasks.values() if task.problem]
         slowest = max((task.unacked_seconds for task in self._tasks.values()), default=0.0)
         if slowest > _SLOW_ACK_SECONDS:

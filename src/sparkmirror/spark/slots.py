@@ -13,6 +13,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from sparkmirror.quantities import counted
 from sparkmirror.spark.spark_problem import SparkProblem
 
 _log = logging.getLogger(__name__)
@@ -82,12 +83,13 @@ class SlotAllocator(Generic[K]):
         shortage = ""
         if slots and len(self._requested) > slots:
             shortage = (
-                f"Spark runs {slots} concurrent tasks, and {len(self._requested)} flows need "
+                f"Spark runs {counted(slots, 'concurrent task')}, and {len(self._requested)} "
+                "flows need "
                 f"one each: their epochs take turns. {self._more_slots}"
             )
         elif slots and short:
             shortage = (
-                f"Spark runs {slots} concurrent tasks, fewer than tasks.max requires: "
+                f"Spark runs {counted(slots, 'concurrent task')}, fewer than tasks.max requires: "
                 f"{', '.join(short)} get fewer and larger splits. {self._more_slots}"
             )
         if shortage and shortage != self._shortage:

@@ -38,6 +38,7 @@ from sparkmirror.formats.connect_config_records import (
 from sparkmirror.formats.connect_fields import Config, UnreadableRecord
 from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.kafka.log_records import LogRecord
+from sparkmirror.quantities import counted
 from sparkmirror.state.connect_topic import READ_SECONDS, ConnectTopic
 
 
@@ -320,7 +321,8 @@ class ConfigLog:
     def _check(self, partitions: int) -> None:
         if partitions != 1:
             raise ConfigError(
-                f"Topic '{self.topic}' on cluster '{self._alias}' has {partitions} partitions; the "
+                f"Topic '{self.topic}' on cluster '{self._alias}' has "
+                f"{counted(partitions, 'partition')}; the "
                 f"config topic must have exactly 1, to keep its order. Name another topic in "
                 f"config.storage.topic, or delete this one.",
                 key="config.storage.topic",

@@ -21,6 +21,7 @@ from sparkmirror.kafka.log_records import LogRecord
 from sparkmirror.kafka.topic_log import KeyValue, build_record_batch, split_into_batches
 from sparkmirror.kafka.topic_tail import TopicTail
 from sparkmirror.model import TopicPartition
+from sparkmirror.quantities import counted
 from sparkmirror.wire import error_codes
 
 READ_SECONDS = 30.0  # Java's timeout for these topics
@@ -110,7 +111,7 @@ class ConnectTopic:
                 skipped.append(unreadable)
         if skipped:
             _log.warning(
-                f"{self._name}: skipped {len(skipped)} records that are not Connect's. "
+                f"{self._name}: skipped {counted(len(skipped), 'record')} not written by Connect. "
                 f"The first one: {skipped[0].reason}"
             )
 

@@ -27,6 +27,7 @@ from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.kafka.topic_log import TopicLog
 from sparkmirror.kafka.topic_requests import chunks
 from sparkmirror.model import TopicPartition
+from sparkmirror.quantities import counted
 from sparkmirror.wire import error_codes
 
 _RECORDS_PER_BATCH = 1_000  # about 250 KB: below the default max.message.bytes
@@ -57,8 +58,8 @@ class GrantedAcls:
             self.topic_exists = False
         if self._malformed > before:
             _log.warning(
-                f"Skipped {self._malformed - before} records in topic '{self.topic}' on cluster "
-                f"'{self._alias}' that are not ACLs"
+                f"Skipped {counted(self._malformed - before, 'record')} in topic '{self.topic}' "
+                f"on cluster '{self._alias}' without a valid ACL"
             )
 
     def add(self, bindings: Collection[AclBinding]) -> None:

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from sparkmirror.model import TopicPartition
+from sparkmirror.quantities import counted
 
 STOP = "stop"  # the policy under which a partition waits for manual action
 
@@ -135,7 +136,7 @@ class Incident:
                 else (f": offsets {self.first_offset} to {last}")
             )
         if self.records >= 0:
-            where += f" ({self.records} record{'' if self.records == 1 else 's'})"
+            where += f" ({counted(self.records, 'record')})"
         done = f" [{rule.policy_key}={self.policy}]" if rule.policy_key and self.policy else ""
         return f"{where}: {rule.meaning}: {self.cause}{done}"
 

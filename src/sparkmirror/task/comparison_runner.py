@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from sparkmirror.errors import CorruptRecordBatchError
 from sparkmirror.model import TopicPartition
+from sparkmirror.quantities import counted
 from sparkmirror.state.incidents import IncidentKind
 from sparkmirror.task.comparison import Comparison, ComparisonOutcome
 from sparkmirror.task.copy_partition import CopyPartition
@@ -145,9 +146,10 @@ class ComparisonRunner:
                 "duplicates are possible",
             )
         elif comparison.missing_on_target:
+            missing = counted(comparison.missing_on_target, "source record")
             self._reporter.notice(
-                f"resume: {part.source.tp}: {comparison.missing_on_target} source records before "
-                f"offset {comparison.position} are missing on {self._target.alias}"
+                f"resume: {part.source.tp}: {self._target.alias} lacks {missing} before offset "
+                f"{comparison.position}"
             )
         self._recovery.on_compared(part, comparison, lambda: self._resume_unless_closing(part))
         self.start_queued()

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Sequence
 
 from sparkmirror.model import TopicPartition
+from sparkmirror.quantities import counted
 from sparkmirror.state.incidents import IncidentKind
 from sparkmirror.task.copy_partition import CopyPartition
 from sparkmirror.task.incident_reporter import IncidentReporter, new_incident
@@ -76,7 +77,7 @@ class OpenTransactionMonitor:
         )
         waiting = part.high_watermark - part.end_offset
         text = (
-            f"{owner}; it has blocked {waiting} offsets for more than "
+            f"{owner}; it has blocked {counted(waiting, 'offset')} for more than "
             f"{self._warning_seconds:g} s; finish it, or abort it with kafka-transactions.sh"
         )
         self._reporter.report(

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sparkmirror.model import TopicPartition
+from sparkmirror.quantities import counted
 from sparkmirror.state.incidents import IncidentKind
 from sparkmirror.task.copy_partition import CopyPartition
 from sparkmirror.task.incident_reporter import IncidentReporter
@@ -125,5 +126,5 @@ class TargetReadback:
             readback.part,
             f"the record batch at offset {out.base_offset} on {self._target_alias} {text}: source "
             f"offsets {runs[0].first} to {runs[-1].first + runs[-1].length - 1} "
-            f"({out.count} records) are missing there",
+            f"({counted(out.count, 'record')}) are missing there",
         )

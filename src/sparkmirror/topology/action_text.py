@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
+from sparkmirror.quantities import counted
 from sparkmirror.topology.acls import GrantAcl, RevokeAcl
 from sparkmirror.topology.configs import AlterTopic
 from sparkmirror.topology.flow_plan import MoveGroup, sorted_actions
@@ -54,7 +55,7 @@ def describe_action(action: Action, flow: Flow) -> ActionText:
             details = _shape(action.partitions, action.replication_factor, action.configs)
         case GrowTopic():
             subject = f"topic {action.remote} on {cluster}"
-            details = f"from {action.from_} to {_count(action.to, 'partition')}"
+            details = f"from {action.from_} to {counted(action.to, 'partition')}"
         case AlterTopic():
             subject = f"topic {action.remote} on {cluster}"
             details = ", ".join(
@@ -87,13 +88,9 @@ def printable(text: str) -> str:
 
 
 def _shape(partitions: int, replicas: int, configs: Mapping[str, str]) -> str:
-    factor = "default replication factor" if replicas < 0 else _count(replicas, "replica")
+    factor = "default replication factor" if replicas < 0 else counted(replicas, "replica")
     settings = [f"{key}={printable(value)}" for key, value in sorted(configs.items())]
-    return ", ".join([_count(partitions, "partition"), factor, *settings])
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+    return ", ".join([counted(partitions, "partition"), factor, *settings])
 
 
 def _change(key: str, before: str | None, after: str | None) -> str:

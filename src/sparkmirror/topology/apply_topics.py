@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from sparkmirror.errors import BrokerError, ClusterError
 from sparkmirror.kafka.descriptions import NewTopic
+from sparkmirror.quantities import and_more
 from sparkmirror.topology.apply_configs import CONFIG_CODES, config_named_in, find_rejected_config
 from sparkmirror.topology.topics import (
     CreateTopic,
@@ -98,7 +99,7 @@ def _left_out(outcomes: Iterable[TopicOutcome], prefix: str, *, are_unknown: boo
             topics.setdefault(config, []).append(outcome.action.remote)
     return [
         f"{prefix} {name}={value}; it was left out of '{remotes[0]}'"
-        f"{f' and {len(remotes) - 1} more' if len(remotes) > 1 else ''}: {reasons[name, value]}"
+        f"{and_more(len(remotes) - 1)}: {reasons[name, value]}"
         for (name, value), remotes in topics.items()
     ]
 

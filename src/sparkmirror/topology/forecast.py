@@ -18,13 +18,10 @@ if TYPE_CHECKING:
     from sparkmirror.model import TopicPartition
 
 MAX_TOPICS = 10  # listed in a forecast, the largest first
-_UNITS = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
 _FACTORS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY_FACTORS = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)(b|bit)(?:/s|ps)?", re.IGNORECASE)
 _BITS = 8
-_KILO = 1000
-_MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,28 +111,3 @@ def parse_rate(text: str) -> float:
         msg = f"{text!r}: the rate must be at least one byte per second."
         raise ValueError(msg)
     return rate
-
-
-def format_bytes(size: float) -> str:
-    """Format bytes in steps of 1000."""
-    amount = float(size)
-    unit = 0
-    # Compare the printed value: 999.96 kB would be printed as 1000.0 kB.
-    while round(amount, 1 if unit else 0) >= _KILO and unit < len(_UNITS) - 1:
-        amount /= _KILO
-        unit += 1
-    return f"{amount:.{1 if unit else 0}f}".removesuffix(".0") + f" {_UNITS[unit]}"
-
-
-def format_duration(seconds: float) -> str:
-    """Format a duration in at most two units."""
-    whole = round(seconds)
-    if whole < 1:
-        return "less than 1 s"
-    if whole < _MINUTE:
-        return f"{whole} s"
-    if whole < _HOUR:
-        return f"{whole // _MINUTE} min {whole % _MINUTE} s"
-    if whole < _DAY:
-        return f"{whole // _HOUR} h {whole % _HOUR // _MINUTE} min"
-    return f"{whole // _DAY} d {whole % _DAY // _HOUR} h"

@@ -21,6 +21,7 @@ from sparkmirror.policy.sparkmirror_topics import (
     ledger_topic,
     offset_map_topic,
 )
+from sparkmirror.quantities import counted
 from sparkmirror.topology.apply_configs import CONFIG_CODES
 from sparkmirror.topology.topics import creation_remedy, missing_topic_error, with_remedy
 
@@ -351,7 +352,7 @@ def _shape_error(
         return None
     policies = [entry.value for entry in configs if entry.name == "cleanup.policy"]
     if topic.single_partition and existing.partitions != 1:
-        problem = f"{existing.partitions} partitions; it must have exactly one"
+        problem = f"{counted(existing.partitions, 'partition')}; it must have exactly one"
     elif policies and policies != ["compact"]:
         problem = f"cleanup.policy={policies[0]}; it must be compact"
     else:

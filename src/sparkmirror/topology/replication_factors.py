@@ -13,6 +13,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from sparkmirror.errors import ReplicationFactorError
+from sparkmirror.quantities import counted
 
 if TYPE_CHECKING:
     from sparkmirror.config.settings import ReplicationFactor
@@ -69,7 +70,7 @@ class ReplicationFactorChooser:
 
 
 def _count(brokers: int) -> str:
-    return "1 broker" if brokers == 1 else f"{brokers} brokers"
+    return counted(brokers, "broker")
 
 
 def _at_most(brokers: int) -> str:

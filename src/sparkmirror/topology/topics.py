@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from sparkmirror.errors import BrokerError, ClusterError
 from sparkmirror.kafka.descriptions import ConfigSource, NewTopic
+from sparkmirror.quantities import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -192,7 +193,8 @@ def _too_few_partitions(source: TopicDescription, remote: TopicDescription) -> T
         "too few partitions",
         remote.name,
         f"Topic '{source.name}' is mirrored partially: '{remote.name}' has {remote.partitions} of "
-        f"its {source.partitions} partitions, and {CREATION_KEY} is false. Add the other "
+        f"its {counted(source.partitions, 'partition')}, and {CREATION_KEY} is false. Add the "
+        "other "
         "partitions.",
     )
 
@@ -201,7 +203,7 @@ def _too_many_partitions(source: TopicDescription, remote: TopicDescription) -> 
     return TopicNotice(
         "too many partitions",
         remote.name,
-        f"Remote topic '{remote.name}' has {remote.partitions} partitions, its source "
+        f"Remote topic '{remote.name}' has {counted(remote.partitions, 'partition')}, its source "
         f"'{source.name}' has {source.partitions}: the additional ones stay empty, and producers "
         "map keys to other partitions there.",
     )
@@ -236,4 +238,4 @@ def creation_remedy(topic: NewTopic) -> str:
 
 def growth_remedy(partitions: int) -> str:
     """Return the remedy for rejected growth."""
-    return f"Grow it manually to {partitions} partitions, or grant ALTER on it."
+    return f"Grow it manually to {counted(partitions, 'partition')}, or grant ALTER on it."

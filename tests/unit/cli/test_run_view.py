@@ -16,7 +16,6 @@ from sparkmirror.cli.run_view import (
     choose_view,
     flow_line,
     flow_table,
-    format_bytes,
 )
 from sparkmirror.spark.flow_status import FlowSnapshot, FlowState
 from support.manual_clock import ManualClock
@@ -61,7 +60,7 @@ def test_the_table_has_every_figure_of_a_flow() -> None:
     console = terminal()
     console.print(flow_table([FLOW]))
     line = drawn(console).splitlines()[1].split()
-    assert " ".join(line) == "a->b RUNNING 2 5 1,234,567 1,500 2.5 42 2.1 ms 64 ms"
+    assert " ".join(line) == "a->b RUNNING 2 5 1,234,567 1,500 2.5 MB 42 2.1 ms 64 ms"
 
 
 def test_the_line_of_a_flow_reads_as_a_sentence() -> None:
@@ -76,14 +75,6 @@ def test_what_is_not_known_is_not_made_up() -> None:
     """No lag and no latency before the first answer."""
     unknown = replace(FLOW, lag=None, latency_p50_ms=None, latency_p99_ms=None)
     assert flow_line(unknown).endswith("lag unknown, latency p50 - p99 -")
-
-
-@pytest.mark.parametrize(
-    ("count", "text"), [(0, "0 B"), (999, "999 B"), (1500, "1.5 KB"), (2.5e9, "2.5 GB")]
-)
-def test_bytes_are_shown_in_the_unit_that_fits(count: float, text: str) -> None:
-    """Steps of a thousand."""
-    assert format_bytes(count) == text
 
 
 def test_a_bounded_run_has_a_bar_with_what_is_done() -> None:

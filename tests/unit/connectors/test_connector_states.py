@@ -56,7 +56,7 @@ def test_a_task_without_a_spark_slot_is_unassigned() -> None:
     found = source_state(made.snapshot(), made.tasks())
     assert [found.tasks[n].state for n in (0, 1)] == [RunState.RUNNING, RunState.UNASSIGNED]
     assert "has no Spark task yet" in found.tasks[1].warning
-    assert "1 of 2 splits have no Spark task" in made.snapshot().problems
+    assert "no Spark task for 1 of 2 splits" in made.snapshot().problems
 
     made.begin_epoch(2, [(ORDERS, 0, None)], {ORDERS: 0})
     assert not made.snapshot().problems

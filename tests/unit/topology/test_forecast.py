@@ -11,8 +11,6 @@ from sparkmirror.topology.forecast import (
     Forecast,
     PartitionBacklog,
     TopicForecast,
-    format_bytes,
-    format_duration,
     parse_rate,
     summarize_backlogs,
 )
@@ -96,38 +94,3 @@ def test_other_rates_are_refused(text: str) -> None:
     """The error has an example or the reason."""
     with pytest.raises(ValueError, match="rate"):
         parse_rate(text)
-
-
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [
-        (0, "0 B"),
-        (999, "999 B"),
-        (1000, "1 kB"),
-        (1234, "1.2 kB"),
-        (999_960, "1 MB"),
-        (50e6, "50 MB"),
-        (1.25e9, "1.2 GB"),
-        (3e18, "3 EB"),
-        (5e21, "5000 EB"),
-    ],
-)
-def test_sizes_are_short(size: float, text: str) -> None:
-    """Never 1000 of a unit if there is a larger unit."""
-    assert format_bytes(size) == text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0.2, "less than 1 s"),
-        (25, "25 s"),
-        (59.7, "1 min 0 s"),
-        (135, "2 min 15 s"),
-        (3600, "1 h 0 min"),
-        (5400, "1 h 30 min"),
-        (200_000, "2 d 7 h"),
-    ],
-)
-def test_durations_have_two_units_at_most(seconds: float, text: str) -> None:
-    assert format_duration(seconds) == text

@@ -20,6 +20,7 @@ from sparkmirror.config.files.notices import ConfigReport
 from sparkmirror.config.security.oauth_settings import ENDPOINT, ENDPOINT_KEYS
 from sparkmirror.config.security.security_options import PROTOCOL
 from sparkmirror.config.worker_settings import is_loopback
+from sparkmirror.quantities import and_more
 from sparkmirror.security.certificates import CertificateFacts, parse_certificate, split_pem
 from sparkmirror.security.settings import (
     SaslMechanism,
@@ -89,7 +90,7 @@ def warn_weak_certificates(
         ]
         if found:
             origin = reader.origin(next(filter(reader.is_configured, keys), keys[0]))
-            more = f" and {len(found) - _MAX_NAMED} more" if len(found) > _MAX_NAMED else ""
+            more = and_more(len(found) - _MAX_NAMED)
             named = ", ".join(found[:_MAX_NAMED]) + more
             report.warn(origin, f"{origin.key}: weak or out of date, and {outcome}: {named}.")
 
