@@ -30,6 +30,7 @@ from sparkmirror.kafka.topic_writer import TopicWriter
 from sparkmirror.model import TopicPartition
 from sparkmirror.runtime.mirror import Mirror
 from sparkmirror.spark.class_archive import build_and_wait
+from sparkmirror.spark.latency_window import LatencyPercentiles
 from sparkmirror.system.cache_directory import cache_directory, ensure_writable
 from sparkmirror.wire.settings import ConnectionSettings
 
@@ -141,8 +142,7 @@ def _flow(
     latency = next((one for one in application.snapshots() if one.topics), None)
     application.stop()
     on_source, on_target = _count(source, "source", TOPIC), _count(target, "target", REMOTE)
-    p50, p99 = (latency.latency_p50_ms, latency.latency_p99_ms) if latency else (None, None)
-    _summarise(console, on_source, on_target, p50, p99)
+    _summarise(console, on_source, on_target, latency.replication_latency if latency else None)
     return on_source == on_target
 
 
@@ -166,7 +166,7 @@ def _count(servers: str, alias: str, topic: str) -> int:
 
 
 def _summarise(
-    console: Console, on_source: int, on_target: int, p50: float | None, p99: float | None
+    console: Console, on_source: int, on_target: int, latency: LatencyPercentiles | None
 ) -> None:
     table = Table(box=None, pad_edge=False)
     for name in ("cluster", "topic"):
@@ -180,10 +180,10 @@ def _summarise(
         console.print("Every order arrived.", style="green")
     else:
         console.print(f"{on_source - on_target} orders are missing on the target.", style="red")
-    if p50 is not None and p99 is not None:
+    if latency is not None:
         console.print(
-            f"Latency from an order's timestamp to the target's acknowledgement, last 10 s: "
-            f"p50 {p50:.1f} ms, p99 {p99:.1f} ms.",
+            "Replication latency, from an order's timestamp to the target's acknowledgement, last "
+            f"10 s: p50 {latency.p50_ms:.1f} ms, p99 {latency.p99_ms:.1f} ms.",
             highlight=False,
         )
 

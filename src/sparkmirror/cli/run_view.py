@@ -24,6 +24,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sparkmirror.spark.flow_status import FlowSnapshot, FlowState
+from sparkmirror.spark.latency_window import LatencyPercentiles
 
 _FIRST_LINE_SECONDS = 10.0
 _LINE_SECONDS = 60.0
@@ -85,8 +86,25 @@ def format_bytes(count: float) -> str:
     return f"{count:.1f} TB"
 
 
-def format_milliseconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:.0f} ms" if value >= 10 else f"{value:.1f} ms"  # noqa: PLR2004
+def format_milliseconds(value: float) -> str:
+    """Format as ms with two digits, or as seconds, minutes, hours or days."""
+    if value < 1000:  # noqa: PLR2004 - up to a second
+        return f"{value:.0f} ms" if value >= 10 else f"{value:.1f} ms"  # noqa: PLR2004
+    seconds = value / 1000
+    for unit, size in (("s", 60), ("min", 60), ("h", 24)):
+        if seconds < size:
+            return f"{seconds:.1f} {unit}"
+        seconds /= size
+    return f"{seconds:,.1f} d"
+
+
+def format_latency(found: LatencyPercentiles | None, between: str = " ") -> str:
+    """Format as `p50 2.1 ms p99 64 ms`; `-` if no record was acknowledged recently."""
+    if found is None:
+        return "-"
+    return (
+        f"p50 {format_milliseconds(found.p50_ms)}{between}p99 {format_milliseconds(found.p99_ms)}"
+    )
 
 
 class LiveView:
@@ -155,8 +173,10 @@ def flow_table(flows: Sequence[FlowSnapshot]) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("flow")
     table.add_column("state")
-    for name in ("topics", "partitions", "records", "records/s", "MB/s", "lag", "p50", "p99"):
+    for name in ("topics", "partitions", "records", "records/s", "MB/s", "lag"):
         table.add_column(name, justify="right")
+    for name in ("replication latency", "copy latency"):
+        table.add_column(name.replace(" ", "\n"), justify="right")
     for one in flows:
         table.add_row(
             one.flow,
@@ -167,8 +187,8 @@ def flow_table(flows: Sequence[FlowSnapshot]) -> Table:
             format_count(one.records_per_second),
             f"{one.bytes_per_second / 1e6:.1f}",
             "-" if one.lag is None else format_count(one.lag),
-            format_milliseconds(one.latency_p50_ms),
-            format_milliseconds(one.latency_p99_ms),
+            format_latency(one.replication_latency, "\n"),
+            format_latency(one.copy_latency, "\n"),
         )
     return table
 
@@ -274,6 +294,6 @@ def flow_line(one: FlowSnapshot) -> str:
     return (
         f"{one.flow}: epoch {one.epoch}, {one.topics} topics, {format_count(one.records)} records, "
         f"{format_count(one.records_per_second)} records/s, {one.bytes_per_second / 1e6:.1f} MB/s, "
-        f"lag {lag}, latency p50 {format_milliseconds(one.latency_p50_ms)} "
-        f"p99 {format_milliseconds(one.latency_p99_ms)}"
+        f"lag {lag}, replication latency {format_latency(one.replication_latency)}, "
+        f"copy latency {format_latency(one.copy_latency)}"
     )

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from sparkmirror.model import TopicPartition
+from sparkmirror.spark.latency_window import LatencyPercentiles, LatencyWindow
 from sparkmirror.state.incidents import Incident, IncidentKind, SeenIncidents
-from sparkmirror.task import latency_histogram
 from sparkmirror.task.messages import PartitionProgress, Progress
 from sparkmirror.wire.error_codes import is_retriable
 
@@ -63,8 +63,8 @@ class FlowSnapshot:
     lag: int | None  # records still to copy, if known
     remaining: int | None  # of a bounded run
     bounded_total: int | None
-    latency_p50_ms: float | None
-    latency_p99_ms: float | None
+    replication_latency: LatencyPercentiles | None  # None: nothing was acknowledged recently
+    copy_latency: LatencyPercentiles | None
     held_bytes: int
     task_cpu_seconds: dict[int, float]  # split -> CPU of its Python process so far
     notice_count: int  # one-time messages that were logged
@@ -121,8 +121,10 @@ class _Totals:
     records: int = 0
     bytes: int = 0
     history: deque[tuple[float, int, int]] = field(default_factory=deque)
-    latency: Counter[int] = field(default_factory=Counter)
-    latency_history: deque[tuple[float, dict[int, int]]] = field(default_factory=deque)
+    replication_latency: LatencyWindow = field(
+        default_factory=lambda: LatencyWindow(_RATE_WINDOW_SECONDS)
+    )
+    copy_latency: LatencyWindow = field(default_factory=lambda: LatencyWindow(_RATE_WINDOW_SECONDS))
 
 
 class FlowStatus:
@@ -262,12 +264,8 @@ class FlowStatus:
             totals.history.append((now, totals.records, totals.bytes))
             while totals.history[0][0] < now - _RATE_WINDOW_SECONDS and len(totals.history) > 1:
                 totals.history.popleft()
-            counts = dict(progress.latency)
-            totals.latency.update(counts)
-            totals.latency_history.append((now, counts))
-            while totals.latency_history[0][0] < now - _RATE_WINDOW_SECONDS:
-                for bucket, count in totals.latency_history.popleft()[1].items():
-                    totals.latency[bucket] -= count
+            totals.replication_latency.add(now, progress.replication_latency)
+            totals.copy_latency.add(now, progress.copy_latency)
 
     def unreported_partitions(self, seconds: float) -> list[TopicPartition]:
         """Return the partitions that no task has reported on for so long, or that have problems.
@@ -342,8 +340,8 @@ class FlowStatus:
                 bounded_total=sum(max((p.stop_at or 0) - p.first, 0) for p in bounded)
                 if bounded
                 else None,
-                latency_p50_ms=latency_histogram.percentile(totals.latency, 0.5),
-                latency_p99_ms=latency_histogram.percentile(totals.latency, 0.99),
+                replication_latency=totals.replication_latency.percentiles(now),
+                copy_latency=totals.copy_latency.percentiles(now),
                 held_bytes=sum(task.held_bytes for task in self._tasks.values()),
                 task_cpu_seconds={i: task.cpu_seconds for i, task in self._tasks.items()},
                 notice_count=self._notices,

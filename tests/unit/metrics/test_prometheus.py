@@ -14,6 +14,7 @@ from sparkmirror.metrics.prometheus import MetricsServer, ReloadMetrics, ReloadR
 from sparkmirror.model import TopicPartition
 from sparkmirror.spark.flow_status import FlowState, FlowStatus
 from sparkmirror.state.incidents import Incident, IncidentKind
+from sparkmirror.task import latency_histogram
 from sparkmirror.task.messages import PartitionProgress, Progress
 from support.clients.prometheus import Sample, sample, scrape
 
@@ -33,6 +34,10 @@ def status() -> FlowStatus:
     )
     flow.on_progress(Progress(0, 1, rows, (), 64, 0.0, 1.5, (), incidents=(gap,)))
     return flow
+
+
+def latency(kind: str, quantile: str) -> Sample:
+    return figure(f"sparkmirror_{kind}_latency_seconds", quantile=quantile)
 
 
 @pytest.fixture
@@ -73,7 +78,19 @@ def test_a_scrape_has_every_figure(settings: MetricsSettings) -> None:
     assert found[figure("sparkmirror_flow_state", state="RUNNING")] == 1
     assert found[figure("sparkmirror_flow_state", state="FAILED")] == 0
     assert found[GAPS] == 1
-    assert figure("sparkmirror_latency_p99_seconds") not in found  # unknown is not zero
+    assert latency("replication", "0.99") not in found  # unknown is not zero
+
+
+@pytest.mark.usefixtures("server")
+def test_a_scrape_has_both_latencies(status: FlowStatus, settings: MetricsSettings) -> None:
+    """An hour in the source's backlog is replication latency, not copy latency."""
+    hour, moment = latency_histogram.bucket(3_600_000), latency_histogram.bucket(10)
+    counts = (((hour, 99),), ((moment, 99),))
+    status.on_progress(Progress(0, 1, (), counts[0], 64, 0.0, 1.5, (), copy_latency=counts[1]))
+    found = scrape(settings.host, settings.port)
+    for quantile in ("0.5", "0.99"):
+        assert found[latency("replication", quantile)] == pytest.approx(3600, rel=0.1)
+        assert found[latency("copy", quantile)] == pytest.approx(0.01, rel=0.1)
 
 
 @pytest.mark.usefixtures("server")

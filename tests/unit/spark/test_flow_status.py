@@ -193,10 +193,10 @@ def test_latency_state_and_load_are_those_of_all_tasks() -> None:
 
     snapshot = flow.snapshot()
     assert (snapshot.state, snapshot.reason) == (FlowState.RETRYING, "because")
-    assert snapshot.latency_p50_ms is not None
-    assert snapshot.latency_p99_ms is not None
-    assert 9 <= snapshot.latency_p50_ms <= 11
-    assert 900 <= snapshot.latency_p99_ms <= 1_100
+    assert snapshot.replication_latency is not None
+    assert 9 <= snapshot.replication_latency.p50_ms <= 11
+    assert 900 <= snapshot.replication_latency.p99_ms <= 1_100
+    assert snapshot.copy_latency is None
     assert snapshot.held_bytes == 128
     assert snapshot.task_cpu_seconds == {0: 1.5, 1: 1.5}
 
