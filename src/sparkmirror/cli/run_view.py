@@ -186,7 +186,7 @@ def flow_table(flows: Sequence[FlowSnapshot]) -> Table:
             format_count(one.records),
             format_count(one.records_per_second),
             f"{one.bytes_per_second / 1e6:.1f}",
-            "-" if one.lag is None else format_count(one.lag),
+            format_lag(one),
             format_latency(one.replication_latency, "\n"),
             format_latency(one.copy_latency, "\n"),
         )
@@ -289,11 +289,19 @@ def incident_line(one: FlowSnapshot) -> str:
     return f"{one.flow}: incidents: {listed}; `sparkmirror ledger` lists those that lost records"
 
 
+def format_lag(one: FlowSnapshot) -> str:
+    """Format the records still to copy; `unknown`, or `>=` if some partitions' lag is unknown."""
+    if not one.copies:
+        return "-"
+    if one.lag is not None:
+        return format_count(one.lag)
+    return f">={format_count(one.known_lag)}" if one.known_lag else "unknown"
+
+
 def flow_line(one: FlowSnapshot) -> str:
-    lag = "unknown" if one.lag is None else format_count(one.lag)
     return (
         f"{one.flow}: epoch {one.epoch}, {one.topics} topics, {format_count(one.records)} records, "
         f"{format_count(one.records_per_second)} records/s, {one.bytes_per_second / 1e6:.1f} MB/s, "
-        f"lag {lag}, replication latency {format_latency(one.replication_latency)}, "
+        f"lag {format_lag(one)}, replication latency {format_latency(one.replication_latency)}, "
         f"copy latency {format_latency(one.copy_latency)}"
     )

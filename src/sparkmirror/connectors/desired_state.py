@@ -39,10 +39,14 @@ class ConnectorSpec:
     is_bounded: bool = field(default=False, compare=False)  # ends at the source's present end
 
     @property
+    def copies(self) -> bool:
+        """Whether it is a source connector of an enabled flow."""
+        return self.kind is ConnectorClass.SOURCE and self.settings.enabled
+
+    @property
     def wanted_splits(self) -> int:
         """How many Spark slots it can use; 0 if it does not copy."""
-        copies = self.kind is ConnectorClass.SOURCE and self.settings.enabled
-        return self.settings.source.tasks_max if copies else 0
+        return self.settings.source.tasks_max if self.copies else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ thread writes ReloadMetrics, scrapes read it.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +30,18 @@ _COUNTERS: dict[str, tuple[str, MetricValue]] = {
     "sparkmirror_bytes": ("Bytes of record batches copied.", lambda one: one.bytes),
 }
 _GAUGES: dict[str, tuple[str, MetricValue]] = {
-    "sparkmirror_lag_records": ("Records still to be copied.", lambda one: one.lag),
+    "sparkmirror_lag_records": (
+        "Records still to be copied, of the partitions whose lag is known; NaN if it is unknown.",
+        lambda one: _number(one.known_lag if one.lag is None else one.lag) if one.copies else None,
+    ),
+    "sparkmirror_lag_known": (
+        "1 if the lag of every topic partition in the flow is known.",
+        lambda one: float(one.lag is not None) if one.copies else None,
+    ),
+    "sparkmirror_lag_unknown_partitions": (
+        "Topic partitions in the flow whose lag is unknown.",
+        lambda one: one.unknown_lags if one.copies else None,
+    ),
     "sparkmirror_epoch": (
         "Number of the Spark job that copies now, counted from the start of the process.",
         lambda one: one.epoch or None,
@@ -75,6 +87,10 @@ class FlowCollector(Collector):
         yield _groups(flows)
         yield _topology(flows)
         yield from self._reloads.collect()
+
+
+def _number(value: int | None) -> float:
+    return math.nan if value is None else value
 
 
 def _with_samples(

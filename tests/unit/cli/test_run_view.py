@@ -17,6 +17,7 @@ from sparkmirror.cli.run_view import (
     flow_line,
     flow_table,
     format_bytes,
+    format_lag,
 )
 from sparkmirror.spark.flow_status import FlowSnapshot, FlowState
 from sparkmirror.spark.latency_window import LatencyPercentiles
@@ -79,6 +80,14 @@ def test_what_is_not_known_is_not_made_up() -> None:
     """No lag and no latency before the first answer."""
     unknown = replace(FLOW, lag=None, replication_latency=None, copy_latency=None)
     assert flow_line(unknown).endswith("lag unknown, replication latency -, copy latency -")
+
+
+def test_a_lag_that_is_known_in_part_is_a_lower_bound() -> None:
+    """Nothing is shown for a flow that only emits heartbeats."""
+    part = replace(FLOW, lag=None, known_lag=2050, unknown_lags=1)
+    assert format_lag(part) == ">=2,050"
+    assert format_lag(replace(part, known_lag=0)) == "unknown"
+    assert format_lag(replace(FLOW, lag=None, copies=False)) == "-"
 
 
 @pytest.mark.parametrize(

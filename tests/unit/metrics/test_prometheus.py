@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import pytest
@@ -70,7 +71,9 @@ def test_a_scrape_has_every_figure(settings: MetricsSettings) -> None:
     found = scrape(settings.host, settings.port)
     assert found[figure("sparkmirror_records_total")] == 5
     assert found[figure("sparkmirror_bytes_total")] == 500
-    assert found[figure("sparkmirror_lag_records")] == 27
+    assert found[figure("sparkmirror_lag_records")] == 20  # the driver has not read the other one
+    assert found[figure("sparkmirror_lag_known")] == 0
+    assert found[figure("sparkmirror_lag_unknown_partitions")] == 1
     assert found[figure("sparkmirror_epoch")] == 1
     assert found[figure("sparkmirror_partitions")] == 2
     assert found[figure("sparkmirror_quarantined_partitions")] == 1
@@ -91,6 +94,20 @@ def test_a_scrape_has_both_latencies(status: FlowStatus, settings: MetricsSettin
     for quantile in ("0.5", "0.99"):
         assert found[latency("replication", quantile)] == pytest.approx(3600, rel=0.1)
         assert found[latency("copy", quantile)] == pytest.approx(0.01, rel=0.1)
+
+
+@pytest.mark.usefixtures("server")
+def test_an_unknown_lag_is_not_a_number(status: FlowStatus, settings: MetricsSettings) -> None:
+    """And no flow loses its series, as long as it copies."""
+    status.begin_epoch(2, [(TopicPartition("u", 0), 0, None)])
+    status.set_scope([TopicPartition("u", 0)])
+    found = scrape(settings.host, settings.port)
+    assert math.isnan(found[figure("sparkmirror_lag_records")])
+    assert found[figure("sparkmirror_lag_known")] == 0
+    status.set_end_offsets({TopicPartition("u", 0): 70})
+    found = scrape(settings.host, settings.port)
+    assert found[figure("sparkmirror_lag_records")] == 70
+    assert found[figure("sparkmirror_lag_known")] == 1
 
 
 @pytest.mark.usefixtures("server")
