@@ -38,6 +38,7 @@ class LagMonitor:
     def __init__(self, settings: FlowSettings, status: Callable[[], FlowStatus]) -> None:
         """`status` returns the connector's current status: each instance has its own."""
         self._settings = settings
+        self._source = settings.flow.source
         self._status = status
         self._stop = threading.Event()
         self._partitions: list[MirroredPartition] | None = None
@@ -77,56 +78,51 @@ class LagMonitor:
             status = self._status()
             if status is not self._seen:
                 self._seen, self._seen_at = status, time.monotonic()
-            errors = [
-                error
-                for error in (self._read_positions(idle, status), self._read_ends(idle, status))
-                if error is not None
-            ]
+            error = self._round(idle, status)
             pause = _POLL_SECONDS
-            if errors:
-                is_slow = not all(error.retriable for error in errors)  # users get locked out
-                pause = max(pause, backoff.next_pause(slow=is_slow))
-            else:
+            if error is None:
                 backoff.reset()
+            else:
+                is_slow = not error.retriable  # users get locked out
+                pause = max(pause, backoff.next_pause(slow=is_slow))
 
-    def _read_positions(
-        self, idle: IdlePositions, status: FlowStatus
+    def _round(self, idle: IdlePositions, status: FlowStatus) -> ClusterError | WireError | None:
+        error = self._attempt(status, _POSITION_PROBLEM, lambda: self._read_positions(idle, status))
+        if isinstance(error, ClusterError) and error.cluster == self._source:
+            return error
+        # Positions stay known without the target: what cannot be read cannot be written either.
+        of_ends = self._attempt(status, _END_PROBLEM, lambda: self._read_ends(idle, status))
+        return of_ends or error
+
+    def _attempt(
+        self, status: FlowStatus, topic: str, step: Callable[[], str]
     ) -> ClusterError | WireError | None:
-        """Read the positions of partitions without a task.
+        """Run a step, which returns a problem or an empty string, and show its result."""
+        try:
+            problem = step()
+        except (ClusterError, WireError) as error:
+            status.set_problem(topic, f"The lag is not up to date: {error}")
+            return error
+        status.set_problem(topic, problem)
+        return None
 
-        If that fails, the last ones stay: a target that cannot be read cannot be written either.
-        """
+    def _read_positions(self, idle: IdlePositions, status: FlowStatus) -> str:
+        """Read the positions of partitions without a task."""
         now = time.monotonic()
         if not status.has_others or now - self._seen_at < _START_SECONDS:
-            status.set_problem(_POSITION_PROBLEM, "")
-            return None
-        try:
-            if self._partitions is None or now - self._topics_read_at >= _TOPICS_SECONDS:
-                self._partitions = idle.partitions()
-                self._topics_read_at = now
-            status.set_scope(one.source for one in self._partitions)
-            status.set_positions(idle.positions(self._partitions))
-        except (ClusterError, WireError) as error:
-            problem = f"The positions of the lag are not up to date: {error}"
-            status.set_problem(_POSITION_PROBLEM, problem)
-            return error
-        status.set_problem(_POSITION_PROBLEM, "")
-        return None
+            return ""
+        if self._partitions is None or now - self._topics_read_at >= _TOPICS_SECONDS:
+            self._partitions = idle.partitions()
+            self._topics_read_at = now
+        status.set_scope(one.source for one in self._partitions)
+        status.set_positions(idle.positions(self._partitions))
+        return ""
 
-    def _read_ends(
-        self, idle: IdlePositions, status: FlowStatus
-    ) -> ClusterError | WireError | None:
+    def _read_ends(self, idle: IdlePositions, status: FlowStatus) -> str:
+        """Read the end offsets that no task reports; returns why some are unknown."""
         unreported = status.unreported_partitions(_STALE_SECONDS)
         if not unreported:
-            status.set_problem(_END_PROBLEM, "")
-            return None
-        try:
-            level = self._settings.fetch.isolation_level
-            result = idle.source_admin.end_offsets(unreported, level)
-        except (ClusterError, WireError) as error:
-            status.set_problem(_END_PROBLEM, f"The lag is not up to date: {error}")
-            return error
+            return ""
+        result = idle.source_admin.end_offsets(unreported, self._settings.fetch.isolation_level)
         status.set_end_offsets(result.found)
-        reasons = dict.fromkeys(str(error) for error in result.failed.values())
-        status.set_problem(_END_PROBLEM, join_sentences(reasons))
-        return None
+        return join_sentences(dict.fromkeys(str(error) for error in result.failed.values()))

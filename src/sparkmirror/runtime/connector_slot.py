@@ -204,6 +204,7 @@ class ConnectorSlot:
             heartbeat_error=instance.heartbeat_error if instance is not None else "",
             is_active=instance is not None,
             is_slow=self.is_slow,
+            partition_lags=self.status.lags,
         )
 
     @property

@@ -110,6 +110,7 @@ class ConnectWorker:
             self._reconciler,
             self._config_cache,
             levels,
+            instances=self._supervisor.instances,
             restart=self._restart,
             problem=lambda: self._reporter.problem or self._supervisor.problem,
         )
