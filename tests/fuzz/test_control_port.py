@@ -11,6 +11,7 @@ import ssl
 import struct
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import asdict
 
 import pytest
 from hypothesis import given
@@ -212,7 +213,8 @@ def test_what_a_task_reports_can_be_calculated_with_and_shown(data: st.DataObjec
             return  # as the server does, before it looks for a report
         line.on_progress(4, progress_from_json(report))
         found = status.snapshot()
-        numbers = [found.lag, found.remaining, found.latency_p99_ms, found.bytes, found.held_bytes]
+        latencies = [asdict(one) for one in (found.replication_latency, found.copy_latency) if one]
+        numbers = [found.lag, found.remaining, latencies, found.bytes, found.held_bytes]
         json.dumps([numbers, found.task_cpu_seconds], allow_nan=False)
         "".join((*found.problems, *found.recent_incidents)).encode()
         json.dumps(split_to_json(line.resumed_split(4)), allow_nan=False).encode()

@@ -194,7 +194,7 @@ def test_joining_what_waits_changes_no_record(
     for one in log:  # a response each, so that nothing is joined yet
         buffer = SharedBuffer(budget, len(one.raw))
         for out in prepare_batches(memoryview(bytearray(one.raw)), one.base_offset).batches:
-            out.is_live = data.draw(st.booleans())
+            out.fetched_at = data.draw(st.floats(0, 100))
             out.pin(buffer, budget)
             pending.append(out)
         buffer.release_owner()
@@ -202,7 +202,7 @@ def test_joining_what_waits_changes_no_record(
     for out in itertools.islice(pending, sent):
         out.sequence = 7
     before = list(pending)
-    freshness = [out.is_live for out in before]
+    fetched = [out.fetched_at for out in before]
 
     merge_pending(pending, limit, budget, tiny_bytes=tiny, tiny_records=30)
 
@@ -212,7 +212,7 @@ def test_joining_what_waits_changes_no_record(
             out.sequence == -1 and out.size <= tiny and out.count <= 30 for out in before[:joined]
         )
         assert pending[0].size <= limit + 200, "compression may add a little"
-        assert pending[0].is_live == all(freshness[:joined])
+        assert pending[0].fetched_at == min(fetched[:joined])
         assert pending[0].next_position == before[joined - 1].next_position
         assert pending[0].owns_bytes
         assert pending[0].sequence == -1
@@ -234,7 +234,7 @@ def test_pieces_are_the_whole(log: list[GeneratedBatch], data: st.DataObject) ->
         wanted = [r for one in log for r in one.records if r.offset in set(offsets(out.runs))]
         stamp(out.view, 1, 0, 0)
         out.sequence = 5
-        out.is_live = data.draw(st.booleans())
+        out.fetched_at = data.draw(st.floats(0, 100))
         buffer = SharedBuffer(budget, 10_000)
         out.pin(buffer, budget)
         buffer.release_owner()
@@ -248,7 +248,7 @@ def test_pieces_are_the_whole(log: list[GeneratedBatch], data: st.DataObject) ->
             *(offsets(piece.runs)[-1] + 1 for piece in pieces[:-1]),
             out.next_position,
         ]
-        assert {piece.is_live for piece in pieces} == {out.is_live}
+        assert {piece.fetched_at for piece in pieces} == {out.fetched_at}
         assert {piece.sequence for piece in pieces} == {-1}
         assert budget.held == sum(piece.size + BATCH_OVERHEAD_BYTES for piece in pieces)
         for piece in pieces:

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from sparkmirror.cli.logging_setup import set_up_logging
 from sparkmirror.cli.process_signals import ProcessSignals
-from sparkmirror.cli.run_view import View, choose_view
+from sparkmirror.cli.run_view import View, choose_view, format_percentiles
 from sparkmirror.cli.tables import FittedTable
 from sparkmirror.devcluster.jars import DEFAULT_KAFKA, kafka_classpath
 from sparkmirror.devcluster.local_clusters import LocalClusters
@@ -29,9 +29,10 @@ from sparkmirror.kafka.descriptions import NewTopic
 from sparkmirror.kafka.topic_log import KeyValue, build_record_batch
 from sparkmirror.kafka.topic_writer import TopicWriter
 from sparkmirror.model import TopicPartition
-from sparkmirror.quantities import counted, format_count, format_latency, number_form
+from sparkmirror.quantities import counted, format_count, number_form
 from sparkmirror.runtime.mirror import Mirror
 from sparkmirror.spark.class_archive import build_and_wait
+from sparkmirror.spark.latency_window import LatencyPercentiles
 from sparkmirror.system.cache_directory import cache_directory, ensure_writable
 from sparkmirror.wire.settings import ConnectionSettings
 
@@ -143,8 +144,7 @@ def _flow(
     latency = next((one for one in application.snapshots() if one.topics), None)
     application.stop()
     on_source, on_target = _count(source, "source", TOPIC), _count(target, "target", REMOTE)
-    p50, p99 = (latency.latency_p50_ms, latency.latency_p99_ms) if latency else (None, None)
-    _summarise(console, on_source, on_target, p50, p99)
+    _summarise(console, on_source, on_target, latency.replication_latency if latency else None)
     return on_source == on_target
 
 
@@ -168,7 +168,7 @@ def _count(servers: str, alias: str, topic: str) -> int:
 
 
 def _summarise(
-    console: Console, on_source: int, on_target: int, p50: float | None, p99: float | None
+    console: Console, on_source: int, on_target: int, latency: LatencyPercentiles | None
 ) -> None:
     counts = (("source", TOPIC, on_source), ("target", REMOTE, on_target))
     rows = [(Text(name), Text(topic), Text(format_count(count))) for name, topic, count in counts]
@@ -180,10 +180,10 @@ def _summarise(
         missing = on_source - on_target
         are = number_form(missing, "is", "are")
         console.print(f"{counted(missing, 'order')} {are} missing on the target.", style="red")
-    if p50 is not None and p99 is not None:
+    if latency is not None:
         console.print(
-            f"Latency from an order's timestamp to the target's acknowledgement, last 10 s: "
-            f"p50 {format_latency(p50)}, p99 {format_latency(p99)}.",
+            "Replication latency, from an order's timestamp to the target's acknowledgement, last "
+            f"10 s: {format_percentiles(latency)}.",
             highlight=False,
         )
 

@@ -33,11 +33,14 @@ from sparkmirror.quantities import (
     format_record_rate,
 )
 from sparkmirror.spark.flow_status import FlowSnapshot, FlowState
+from sparkmirror.spark.latency_window import LatencyPercentiles
 
 _HEADINGS = (
     *("flow", "state", "topics", "partitions"),
-    *("records", "records/s", "bytes/s", "lag", "p50", "p99"),
+    *("records", "records/s", "bytes/s", "lag"),
+    *("latency p50", "latency p99", "copy p50", "copy p99"),
 )
+_OPTIONAL_HEADINGS = ("partitions", "topics", "copy p50", "latency p50")  # on a narrow terminal
 _FIRST_LINE_SECONDS = 10.0
 _LINE_SECONDS = 60.0
 _MAX_SHOWN_PROBLEMS = 8
@@ -83,6 +86,13 @@ def choose_view(
     if console.is_terminal:
         return LiveView(console, once=once)
     return LineView(console, progress_seconds)
+
+
+def format_percentiles(found: LatencyPercentiles | None) -> str:
+    """Format as `p50 2.1 ms p99 64 ms`; `-` if no record was acknowledged recently."""
+    if found is None:
+        return "-"
+    return f"p50 {format_latency(found.p50_ms)} p99 {format_latency(found.p99_ms)}"
 
 
 class LiveView:
@@ -160,15 +170,21 @@ def flow_table(flows: Sequence[FlowSnapshot]) -> FittedTable:
                     format_count(one.records),
                     format_count(one.records_per_second),
                     format_bytes(one.bytes_per_second),
-                    "-" if one.lag is None else format_count(one.lag),
-                    format_latency(one.latency_p50_ms),
-                    format_latency(one.latency_p99_ms),
+                    format_lag(one),
+                    *_latency_cells(one.replication_latency),
+                    *_latency_cells(one.copy_latency),
                 ),
             ),
         )
         for one in flows
     ]
-    return FittedTable(_HEADINGS, rows, optional=("partitions", "topics"))
+    return FittedTable(_HEADINGS, rows, optional=_OPTIONAL_HEADINGS)
+
+
+def _latency_cells(found: LatencyPercentiles | None) -> tuple[str, str]:
+    if found is None:
+        return "-", "-"
+    return format_latency(found.p50_ms), format_latency(found.p99_ms)
 
 
 def _state(one: FlowSnapshot) -> Text:
@@ -267,12 +283,20 @@ def incident_line(one: FlowSnapshot) -> str:
     return f"{one.flow}: incidents: {listed}; `sparkmirror ledger` lists those that lost records"
 
 
+def format_lag(one: FlowSnapshot) -> str:
+    """Format the records still to copy; `unknown`, or `>=` if some partitions' lag is unknown."""
+    if not one.copies:
+        return "-"
+    if one.lag is not None:
+        return format_count(one.lag)
+    return f">={format_count(one.known_lag)}" if one.known_lag else "unknown"
+
+
 def flow_line(one: FlowSnapshot) -> str:
-    lag = "unknown" if one.lag is None else format_count(one.lag)
     return (
         f"{one.flow}: epoch {one.epoch}, {counted(one.topics, 'topic')}, "
         f"{counted(one.records, 'record')}, {format_record_rate(one.records_per_second)}, "
-        f"{format_byte_rate(one.bytes_per_second)}, "
-        f"lag {lag}, latency p50 {format_latency(one.latency_p50_ms)} "
-        f"p99 {format_latency(one.latency_p99_ms)}"
+        f"{format_byte_rate(one.bytes_per_second)}, lag {format_lag(one)}, "
+        f"replication latency {format_percentiles(one.replication_latency)}, "
+        f"copy latency {format_percentiles(one.copy_latency)}"
     )

@@ -16,6 +16,7 @@ from sparkmirror.connect.offset_alterations import OffsetEntry
 from sparkmirror.errors import SparkmirrorError
 from sparkmirror.formats.connect_json import Json
 from sparkmirror.formats.connect_status_records import RunState
+from sparkmirror.spark.flow_status import FlowSnapshot, PartitionLag
 
 
 class ApiError(SparkmirrorError):
@@ -66,6 +67,15 @@ class ConnectorStateInfo:
     connector: StateInfo
     tasks: Mapping[int, StateInfo]
     type: str = "source"
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorLag:
+    """What a source connector still has to copy, and its latencies. An addition to Connect."""
+
+    name: str
+    flow: FlowSnapshot = field(repr=False)
+    partitions: tuple[PartitionLag, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +130,9 @@ class ConnectApi(Protocol):
 
     def status(self, name: str) -> ConnectorStateInfo:
         """The states of a connector and its tasks; 404 also before the first status."""
+
+    def lag(self, name: str) -> ConnectorLag:
+        """The lag of a source connector; 404 for another one."""
 
     def task_configs(self, name: str) -> list[dict[str, str | None]]:
         """The configurations of its tasks, in their order; 404."""

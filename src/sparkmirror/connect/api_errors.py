@@ -16,6 +16,11 @@ def connector_not_found(name: str) -> ApiError:
     return ApiError(HTTPStatus.NOT_FOUND, f"Connector {name} not found")
 
 
+def copies_nothing(name: str) -> ApiError:
+    """For the lag of a connector that has none."""
+    return ApiError(HTTPStatus.NOT_FOUND, f"Connector {name} copies no topics, so it has no lag")
+
+
 def unknown_connector(name: str) -> ApiError:
     """For a pause, resume or stop."""
     return ApiError(HTTPStatus.NOT_FOUND, f"Unknown connector {name}")

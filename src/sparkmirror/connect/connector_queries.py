@@ -23,6 +23,7 @@ from sparkmirror.connect import api_errors
 from sparkmirror.connect.api import (
     ApiError,
     ConnectorInfo,
+    ConnectorLag,
     ConnectorStateInfo,
     LogLevel,
     Plugin,
@@ -30,6 +31,7 @@ from sparkmirror.connect.api import (
 )
 from sparkmirror.connect.config_cache import without_providers
 from sparkmirror.connect.log_levels import LogLevels
+from sparkmirror.connectors.desired_state import InstanceView
 from sparkmirror.errors import ConfigError
 from sparkmirror.formats.connect_fields import Config
 from sparkmirror.formats.connect_status_records import RunState
@@ -82,6 +84,11 @@ class ConnectorQueries(ABC):
         if found is None or task not in found.tasks:
             raise api_errors.task_status_not_found(name, task)
         return found.tasks[task]
+
+    def _lag_of(self, name: str, view: InstanceView | None) -> ConnectorLag:
+        if view is None or not view.snapshot.copies:
+            raise api_errors.copies_nothing(name)
+        return ConnectorLag(name, view.snapshot, view.partition_lags())
 
     def plugins(self, *, connectors_only: bool) -> list[Plugin]:
         found = [Plugin(one.java_name, "source", PLUGIN_VERSION) for one in ConnectorClass]

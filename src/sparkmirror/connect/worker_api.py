@@ -20,6 +20,7 @@ from sparkmirror.connect import api_errors
 from sparkmirror.connect.api import (
     ApiError,
     ConnectorInfo,
+    ConnectorLag,
     ConnectorStateInfo,
     ForwardTo,
     ParseTasks,
@@ -37,7 +38,7 @@ from sparkmirror.connect.signatures import verify_signature
 from sparkmirror.connect.startup import Startup
 from sparkmirror.connect.stored_offsets import ConnectorOffsetStore
 from sparkmirror.connect.task_publisher import put_tasks_if_started
-from sparkmirror.connectors.desired_state import Restart
+from sparkmirror.connectors.desired_state import InstanceView, Restart
 from sparkmirror.errors import ArgumentError, ClusterError, ConfigError
 from sparkmirror.formats.connect_config_records import LoggerLevel, RestartRequest, TargetState
 from sparkmirror.formats.connect_fields import Config
@@ -66,10 +67,11 @@ class WorkerApi(ConnectorQueries):
         config_cache: ConnectorConfigCache,
         levels: LogLevels,
         *,
+        instances: Callable[[], Mapping[str, InstanceView]],
         restart: Callable[[Restart], None],
         problem: Callable[[], str],
     ) -> None:
-        """`restart` restarts a connector of this worker.
+        """`instances` are the connectors of this worker, `restart` restarts one of them.
 
         `problem` returns why the worker cannot work; empty if it can.
         """
@@ -80,6 +82,7 @@ class WorkerApi(ConnectorQueries):
         self._membership = membership
         self._reconciler = reconciler
         self._config_cache = config_cache
+        self._instances = instances
         self._restart = restart
         self._problem = problem
         self._leader = leader
@@ -139,6 +142,13 @@ class WorkerApi(ConnectorQueries):
 
     def _worker_config(self) -> WorkerConfig:
         return self._file
+
+    def lag(self, name: str) -> ConnectorLag:
+        """Return the lag; the worker to which the connector is assigned knows it."""
+        if name not in self._configs():
+            raise api_errors.connector_not_found(name)
+        self._require_owner(name)
+        return self._lag_of(name, self._instances().get(name))
 
     def topics(self, name: str) -> list[str]:
         self._startup.require()

@@ -49,7 +49,7 @@ def read_backlog(
     admin = ClusterAdmin(settings.source_admin, client)
     first = admin.earliest_offsets(partitions)
     end = admin.end_offsets(partitions, settings.fetch.isolation_level)
-    in_group = _initial_offsets(settings, client)
+    in_group = initial_offsets(settings, client)
     starts = starting_positions(
         mirrored, stored, first.found, end.found, settings, in_group=in_group
     )
@@ -134,7 +134,7 @@ def _last_mirrored_partition(stored: Mapping[TopicPartition, StoredPosition]) ->
     return last
 
 
-def _initial_offsets(settings: FlowSettings, client: ClusterClient) -> dict[TopicPartition, int]:
+def initial_offsets(settings: FlowSettings, client: ClusterClient) -> dict[TopicPartition, int]:
     """Return the offsets of another mirror's group; none if the source does not list the group.
 
     FindCoordinator would make a new cluster create a topic.

@@ -8,14 +8,14 @@ A `DesiredStateSource` (a file with MM2's config topic, or Connect's topics) pro
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
 from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.connectors.connector_states import ConnectorState
-from sparkmirror.spark.flow_status import FlowSnapshot
+from sparkmirror.spark.flow_status import FlowSnapshot, PartitionLag
 
 
 class DesiredState(Enum):
@@ -39,10 +39,14 @@ class ConnectorSpec:
     is_bounded: bool = field(default=False, compare=False)  # ends at the source's present end
 
     @property
+    def copies(self) -> bool:
+        """Whether it is a source connector of an enabled flow."""
+        return self.kind is ConnectorClass.SOURCE and self.settings.enabled
+
+    @property
     def wanted_splits(self) -> int:
         """How many Spark slots it can use; 0 if it does not copy."""
-        copies = self.kind is ConnectorClass.SOURCE and self.settings.enabled
-        return self.settings.source.tasks_max if copies else 0
+        return self.settings.source.tasks_max if self.copies else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,3 +91,4 @@ class InstanceView:
     heartbeat_error: str = ""
     is_active: bool = False  # an instance exists
     is_slow: bool = False  # it does not end
+    partition_lags: Callable[[], tuple[PartitionLag, ...]] = tuple

@@ -1,32 +1,50 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the source's end offsets of partitions that no task reports on, so that lag stays true.
+"""Keeps the lag of one source connector true while no task reports it.
 
-Tasks report end offsets with their progress. A partition without a task, or with a problem, has
-none that is recent: the driver reads it. Runs on its own thread; writes only the flow's status.
+Tasks report position and end offset with their progress. This thread reads the end offsets of
+all other partitions from the source: those of a connector that is paused, stopped, on standby,
+failed or starting, and those that wait for a slot or have a problem. Positions of partitions
+without a task come from the stored offsets. A monitor lives as long as its connector is known to
+the process, over all of its instances; it writes only the connector's status.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
+from collections.abc import Callable
+from contextlib import closing
 
 from sparkmirror.config.settings import FlowSettings
-from sparkmirror.errors import ClusterError, WireError, join_sentences
-from sparkmirror.kafka.admin import ClusterAdmin
+from sparkmirror.connectors.idle_positions import IdlePositions
+from sparkmirror.connectors.source_topics import MirroredPartition
+from sparkmirror.errors import ClusterError, SparkmirrorError, WireError, join_sentences
+from sparkmirror.policy.loading import load_policy
 from sparkmirror.spark.flow_status import FlowStatus
 from sparkmirror.wire.backoff import Backoff
 
 _POLL_SECONDS = 3.0
 _STALE_SECONDS = 5.0  # tasks report every second
-_PROBLEM = "lag"  # its key in the status
+_START_SECONDS = 5.0  # for tasks; a start is not slowed down by reading positions
+_TOPICS_SECONDS = 30.0  # between two reads of the source's topics
+_POSITION_PROBLEM, _END_PROBLEM = "lag positions", "lag"  # their keys in the status
+_log = logging.getLogger(__name__)
 
 
 class LagMonitor:
     """From `start` to `stop`; `stop` returns at once."""
 
-    def __init__(self, settings: FlowSettings, status: FlowStatus) -> None:
+    def __init__(self, settings: FlowSettings, status: Callable[[], FlowStatus]) -> None:
+        """`status` returns the connector's current status: each instance has its own."""
         self._settings = settings
+        self._source = settings.flow.source
         self._status = status
         self._stop = threading.Event()
+        self._partitions: list[MirroredPartition] | None = None
+        self._topics_read_at = 0.0
+        self._seen: FlowStatus | None = None
+        self._seen_at = 0.0
         self._thread = threading.Thread(
             target=self._run, name=f"{settings.flow}/source/lag", daemon=True
         )
@@ -37,25 +55,74 @@ class LagMonitor:
     def stop(self) -> None:
         self._stop.set()
 
+    # --- its thread
+
     def _run(self) -> None:
+        try:
+            policy = load_policy(self._settings.policy, self._settings.flow)
+            with closing(IdlePositions(self._settings, policy)) as idle:
+                self._watch(idle)
+        except SparkmirrorError as error:
+            self._fail(str(error))
+        except Exception as error:  # noqa: BLE001 - a thread's root: the status must tell
+            _log.exception("%s: reading the lag failed", self._settings.flow)
+            self._fail(f"{type(error).__name__}: {error}")
+
+    def _fail(self, reason: str) -> None:
+        self._status().set_problem(_END_PROBLEM, f"Cannot read the lag: {reason}")
+
+    def _watch(self, idle: IdlePositions) -> None:
         backoff = Backoff()
         pause = _POLL_SECONDS
         while not self._stop.wait(pause):
-            try:
-                self._read()
+            status = self._status()
+            if status is not self._seen:
+                self._seen, self._seen_at = status, time.monotonic()
+            error = self._round(idle, status)
+            pause = _POLL_SECONDS
+            if error is None:
                 backoff.reset()
-                pause = _POLL_SECONDS
-            except (ClusterError, WireError) as error:
-                self._status.set_problem(_PROBLEM, f"The lag is not up to date: {error}")
-                pause = max(_POLL_SECONDS, backoff.next_pause(slow=not error.retriable))
+            else:
+                is_slow = not error.retriable  # users get locked out
+                pause = max(pause, backoff.next_pause(slow=is_slow))
 
-    def _read(self) -> None:
-        unreported = self._status.unreported_partitions(_STALE_SECONDS)
+    def _round(self, idle: IdlePositions, status: FlowStatus) -> ClusterError | WireError | None:
+        error = self._attempt(status, _POSITION_PROBLEM, lambda: self._read_positions(idle, status))
+        if isinstance(error, ClusterError) and error.cluster == self._source:
+            return error
+        # Positions stay known without the target: what cannot be read cannot be written either.
+        of_ends = self._attempt(status, _END_PROBLEM, lambda: self._read_ends(idle, status))
+        return of_ends or error
+
+    def _attempt(
+        self, status: FlowStatus, topic: str, step: Callable[[], str]
+    ) -> ClusterError | WireError | None:
+        """Run a step, which returns a problem or an empty string, and show its result."""
+        try:
+            problem = step()
+        except (ClusterError, WireError) as error:
+            status.set_problem(topic, f"The lag is not up to date: {error}")
+            return error
+        status.set_problem(topic, problem)
+        return None
+
+    def _read_positions(self, idle: IdlePositions, status: FlowStatus) -> str:
+        """Read the positions of partitions without a task."""
+        now = time.monotonic()
+        if not status.has_others or now - self._seen_at < _START_SECONDS:
+            return ""
+        if self._partitions is None or now - self._topics_read_at >= _TOPICS_SECONDS:
+            self._partitions = idle.partitions()
+            self._topics_read_at = now
+        status.set_scope(one.source for one in self._partitions)
+        status.set_positions(idle.positions(self._partitions))
+        return ""
+
+    def _read_ends(self, idle: IdlePositions, status: FlowStatus) -> str:
+        """Read the end offsets that no task reports; returns why some are unknown."""
+        unreported = status.unreported_partitions(_STALE_SECONDS)
         if not unreported:
-            self._status.set_problem(_PROBLEM, "")
-            return
-        with ClusterAdmin(self._settings.source_admin) as admin:
-            result = admin.end_offsets(unreported, self._settings.fetch.isolation_level)
-        self._status.set_end_offsets(result.found)
-        reasons = dict.fromkeys(str(error) for error in result.failed.values())
-        self._status.set_problem(_PROBLEM, join_sentences(reasons))
+            return ""
+        result = idle.source_admin.end_offsets(unreported, self._settings.fetch.isolation_level)
+        status.set_end_offsets(result.found)
+        return join_sentences(dict.fromkeys(str(error) for error in result.failed.values()))

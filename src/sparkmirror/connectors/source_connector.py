@@ -16,7 +16,6 @@ from typing import TypeVar
 
 from sparkmirror.config.settings import ExactlyOnce, FlowSettings
 from sparkmirror.connectors.acl_sync import AclSync
-from sparkmirror.connectors.lag_monitor import LagMonitor
 from sparkmirror.connectors.on_demand_topics import OnDemandTopics
 from sparkmirror.connectors.source_topics import MirroredPartitions, SourceTopics, topic_rules
 from sparkmirror.connectors.start_positions import StartPositions
@@ -89,7 +88,6 @@ class MirrorSourceConnector:
         )
         acls = AclSync(settings, policy, status)
         self._topology = TopologySync(settings, rules, status, self._topics, acls, deleted)
-        self._lag_monitor = LagMonitor(settings, status)
         self._ends: dict[TopicPartition, LogEnd] = {}  # where a bounded run ends
         self._map_topic = map_topic
         self._syncs_topic = offset_syncs_topic(settings, self._names)
@@ -100,7 +98,6 @@ class MirrorSourceConnector:
         self._syncs_topic = self._syncs_topic if self._syncs_topic in ready_topics else ""
         self._topics.start()
         self._topology.start()
-        self._lag_monitor.start()
         self._copy()
 
     def stop(self) -> None:
@@ -108,7 +105,6 @@ class MirrorSourceConnector:
         self._stop.set()
         self._topics.stop()
         self._topology.stop()
-        self._lag_monitor.stop()
         self._changed.set()
         self._epochs.end()
 

@@ -221,6 +221,11 @@ class SourceTopics:
     def _publish(
         self, mirrored: Mapping[str, TopicDescription], remote: Mapping[str, TopicDescription]
     ) -> None:
+        self._status.set_scope(
+            TopicPartition(name, index)
+            for name in remote_names(mirrored, self._rules)
+            for index in range(mirrored[name].partitions)
+        )
         partitions: list[MirroredPartition] = []
         for name, remote_name in remote_names(mirrored, self._rules).items():
             topic = mirrored[name]

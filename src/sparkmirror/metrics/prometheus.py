@@ -7,6 +7,7 @@ thread writes ReloadMetrics, scrapes read it.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +20,7 @@ from prometheus_client.registry import Collector
 from sparkmirror.config.settings import MetricsSettings
 from sparkmirror.errors import SetupError
 from sparkmirror.spark.flow_status import FlowSnapshot, FlowState
+from sparkmirror.spark.latency_window import LatencyPercentiles
 
 Snapshots = Callable[[], Sequence[FlowSnapshot]]
 MetricValue = Callable[[FlowSnapshot], float | None]
@@ -28,7 +30,18 @@ _COUNTERS: dict[str, tuple[str, MetricValue]] = {
     "sparkmirror_bytes": ("Bytes of record batches copied.", lambda one: one.bytes),
 }
 _GAUGES: dict[str, tuple[str, MetricValue]] = {
-    "sparkmirror_lag_records": ("Records still to be copied.", lambda one: one.lag),
+    "sparkmirror_lag_records": (
+        "Records still to be copied, of the partitions whose lag is known; NaN if it is unknown.",
+        lambda one: _number(one.known_lag if one.lag is None else one.lag) if one.copies else None,
+    ),
+    "sparkmirror_lag_known": (
+        "1 if the lag of every topic partition in the flow is known.",
+        lambda one: float(one.lag is not None) if one.copies else None,
+    ),
+    "sparkmirror_lag_unknown_partitions": (
+        "Topic partitions in the flow whose lag is unknown.",
+        lambda one: one.unknown_lags if one.copies else None,
+    ),
     "sparkmirror_epoch": (
         "Number of the Spark job that copies now, counted from the start of the process.",
         lambda one: one.epoch or None,
@@ -39,9 +52,15 @@ _GAUGES: dict[str, tuple[str, MetricValue]] = {
         lambda one: one.quarantined,
     ),
     "sparkmirror_held_bytes": ("Record data in the memory of tasks.", lambda one: one.held_bytes),
-    "sparkmirror_latency_p99_seconds": (
-        "Recent 99th percentile of the age of records at the target's acknowledgement.",
-        lambda one: None if one.latency_p99_ms is None else one.latency_p99_ms / 1000,
+}
+_LATENCIES: dict[str, tuple[str, Callable[[FlowSnapshot], LatencyPercentiles | None]]] = {
+    "sparkmirror_replication_latency_seconds": (
+        "From a record's timestamp to the target's acknowledgement, over the last 10 s.",
+        lambda one: one.replication_latency,
+    ),
+    "sparkmirror_copy_latency_seconds": (
+        "From the fetch to the target's acknowledgement, over the last 10 s.",
+        lambda one: one.copy_latency,
     ),
 }
 
@@ -59,11 +78,19 @@ class FlowCollector(Collector):
             yield _with_samples(CounterMetricFamily(name, doc, labels=["flow"]), flows, value)
         for name, (doc, value) in _GAUGES.items():
             yield _with_samples(GaugeMetricFamily(name, doc, labels=["flow"]), flows, value)
+        for name, (doc, latency) in _LATENCIES.items():
+            yield _percentiles(
+                GaugeMetricFamily(name, doc, labels=["flow", "quantile"]), flows, latency
+            )
         yield _states(flows)
         yield _incidents(flows)
         yield _groups(flows)
         yield _topology(flows)
         yield from self._reloads.collect()
+
+
+def _number(value: int | None) -> float:
+    return math.nan if value is None else value
 
 
 def _with_samples(
@@ -75,6 +102,19 @@ def _with_samples(
         value = value_of(one)
         if value is not None:
             family.add_metric([one.flow], value)
+    return family
+
+
+def _percentiles(
+    family: GaugeMetricFamily,
+    flows: Sequence[FlowSnapshot],
+    latency_of: Callable[[FlowSnapshot], LatencyPercentiles | None],
+) -> Metric:
+    for one in flows:
+        found = latency_of(one)
+        if found is not None:
+            family.add_metric([one.flow, "0.5"], found.p50_ms / 1000)
+            family.add_metric([one.flow, "0.99"], found.p99_ms / 1000)
     return family
 
 

@@ -11,7 +11,7 @@ from fastapi import Depends, FastAPI
 from sparkmirror import __version__
 from sparkmirror.config.worker_settings import RestSettings
 from sparkmirror.connect.api import ConnectApi
-from sparkmirror.rest import connectors, offsets, worker
+from sparkmirror.rest import connectors, lag, offsets, worker
 from sparkmirror.rest.acceptor import ConnectionLimits
 from sparkmirror.rest.basic_auth import BasicAuth
 from sparkmirror.rest.cors import CorsPolicy
@@ -71,6 +71,7 @@ def create_app(api: ConnectApi, options: AppOptions | None = None) -> FastAPI:
             worker.root_router,
             connectors.router,
             offsets.router,
+            lag.router,
             worker.plugins_router,
             connectors.internal_router,
         ):

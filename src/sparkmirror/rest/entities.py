@@ -16,6 +16,7 @@ from pydantic.config import JsonDict
 from sparkmirror.config.keys.secret_keys import redact_config
 from sparkmirror.connect import api
 from sparkmirror.formats.connect_status_records import RunState
+from sparkmirror.spark import latency_window
 
 _UNDEFINED = "undefined"  # a version that Connect omits
 _BEAT: JsonDict = {
@@ -145,6 +146,38 @@ class Connectors(RootModel[list[str] | dict[str, Expansion]]):
     """Names; with `expand` an object by name."""
 
 
+class LatencyPercentiles(_Shape):
+    """Percentiles over the records that the target acknowledged in the last 10 s."""
+
+    p50: float = Field(examples=[2.1])
+    p99: float = Field(examples=[4.2])
+
+
+class PartitionLag(_Shape):
+    """What one source partition still has to copy; null: unknown."""
+
+    topic: str = Field(examples=["orders"])
+    partition: int = Field(ge=0)
+    position: int | None
+    endOffset: int | None  # noqa: N815
+    lag: int | None
+
+
+class ConnectorLag(_Shape):
+    """An addition to Connect: the records that a source connector still has to copy.
+
+    `lag` is null if it is unknown for at least one partition; `knownLag` is the sum of the others.
+    """
+
+    name: str
+    lag: int | None
+    knownLag: int | None  # noqa: N815
+    unknownPartitions: int  # noqa: N815
+    replicationLatencyMs: LatencyPercentiles | None  # noqa: N815
+    copyLatencyMs: LatencyPercentiles | None  # noqa: N815
+    partitions: list[PartitionLag] | None = Field(None, description="With `partitions=true`.")
+
+
 class TaskInfo(_Shape):
     """A task's configuration."""
 
@@ -272,6 +305,37 @@ def _state_json(state: api.StateInfo) -> dict[str, Any]:
     if state.warning:
         found["warning"] = state.warning
     return found
+
+
+def lag_json(found: api.ConnectorLag, *, with_partitions: bool) -> dict[str, Any]:
+    """A ConnectorLag."""
+    flow = found.flow
+    answer: dict[str, Any] = {
+        "name": found.name,
+        "lag": flow.lag,
+        "knownLag": flow.known_lag,
+        "unknownPartitions": flow.unknown_lags,
+        "replicationLatencyMs": _percentiles_json(flow.replication_latency),
+        "copyLatencyMs": _percentiles_json(flow.copy_latency),
+    }
+    if with_partitions:
+        answer["partitions"] = [
+            {
+                "topic": one.partition.topic,
+                "partition": one.partition.partition,
+                "position": one.position,
+                "endOffset": one.end_offset,
+                "lag": one.records,
+            }
+            for one in found.partitions
+        ]
+    return answer
+
+
+def _percentiles_json(found: latency_window.LatencyPercentiles | None) -> dict[str, float] | None:
+    if found is None:
+        return None
+    return {"p50": round(found.p50_ms, 3), "p99": round(found.p99_ms, 3)}
 
 
 def task_configs_json(

@@ -82,6 +82,13 @@ class ConnectClient:
             lambda: self._get_of_connector(name, "/status", responses.parse_status)
         )
 
+    def lag(self, name: str, *, with_partitions: bool = False) -> responses.ConnectorLag | None:
+        """Return a connector's lag; None if it copies nothing, or a worker of Java runs it."""
+        query = "?partitions=true" if with_partitions else ""
+        return self._none_if_not_found(
+            lambda: self._get_of_connector(name, f"/lag{query}", responses.parse_lag)
+        )
+
     def topics(self, name: str) -> list[str]:
         """Return the topics that a connector has used."""
         return self._get_of_connector(

@@ -87,6 +87,39 @@ class ConnectorInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """What one source partition still has to copy; None: unknown."""
+
+    topic: StrictStr
+    partition: StrictInt
+    position: StrictInt | None = None
+    end_offset: Annotated[StrictInt | None, Field(alias="endOffset")] = None
+    lag: StrictInt | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyPercentiles:
+    """Of the records that the target acknowledged recently."""
+
+    p50: float
+    p99: float
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorLag:
+    """The lag of a source connector; only sparkmirror knows it."""
+
+    lag: StrictInt | None = None  # None: unknown for at least one partition
+    known_lag: Annotated[StrictInt | None, Field(alias="knownLag")] = None
+    unknown_partitions: Annotated[StrictInt, Field(alias="unknownPartitions")] = 0
+    replication_latency: Annotated[
+        LatencyPercentiles | None, Field(alias="replicationLatencyMs")
+    ] = None
+    copy_latency: Annotated[LatencyPercentiles | None, Field(alias="copyLatencyMs")] = None
+    partitions: list[PartitionLag] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
 class ListedConnector:
     """One connector of a list; without a status before a worker has started it."""
 
@@ -191,6 +224,12 @@ def parse_status(found: Any) -> ConnectorStateInfo:
     """GET /connectors/NAME/status."""
     status: ConnectorStateInfo = _validated(ConnectorStateInfo, found)
     return status
+
+
+def parse_lag(found: Any) -> ConnectorLag:
+    """GET /connectors/NAME/lag."""
+    lag: ConnectorLag = _validated(ConnectorLag, found)
+    return lag
 
 
 def parse_topics(found: Any, name: str) -> list[str]:

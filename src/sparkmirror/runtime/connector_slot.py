@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from sparkmirror.config.settings import FlowSettings
 from sparkmirror.connectors.connector_instance import ConnectorInstance
 from sparkmirror.connectors.connector_states import ConnectorState, ReportedState, failed_state
 from sparkmirror.connectors.desired_state import (
@@ -22,6 +24,7 @@ from sparkmirror.connectors.desired_state import (
     DesiredState,
     InstanceView,
 )
+from sparkmirror.connectors.lag_monitor import LagMonitor
 from sparkmirror.formats.connect_status_records import RunState
 from sparkmirror.spark.flow_status import FlowSnapshot, FlowState, FlowStatus
 
@@ -32,6 +35,7 @@ _IDLE_STATES = {
     DesiredState.STANDBY: FlowState.STANDBY,
     None: FlowState.STOPPED,
 }
+LagMonitorBuilder = Callable[[FlowSettings, Callable[[], FlowStatus]], LagMonitor]
 _log = logging.getLogger(__name__)
 
 
@@ -55,6 +59,8 @@ class ConnectorSlot:
     failure: str = ""  # why its instance could not be built
     shown_while_waiting: RunState = RunState.UNASSIGNED  # before its next instance reports
     last_state: ConnectorState = field(default_factory=_unassigned)  # at `request_stop`
+    lag_monitor: LagMonitor | None = None
+    monitored: ConnectorSpec | None = None  # by `lag_monitor`
 
     @property
     def desired(self) -> DesiredState | None:
@@ -111,6 +117,19 @@ class ConnectorSlot:
         if self.spec is not None and self.spec.label != spec.label:
             self.status = FlowStatus(spec.label)
 
+    def monitor_lag(self, make_monitor: LagMonitorBuilder) -> None:
+        """Monitor the lag of a source connector in every state, by its latest spec."""
+        if self.spec is None or not self.spec.copies or self.spec == self.monitored:
+            return
+        self.stop_monitor()
+        self.monitored = self.spec
+        self.lag_monitor = make_monitor(self.spec.settings, lambda: self.status)
+        self.lag_monitor.start()
+
+    def stop_monitor(self) -> None:
+        if self.lag_monitor is not None:
+            self.lag_monitor.stop()
+
     def request_restart(self) -> None:
         """Stop the instance, if any, for a successor; clears a failure to start."""
         self.failure = ""
@@ -163,6 +182,8 @@ class ConnectorSlot:
 
     def _snapshot(self) -> FlowSnapshot:
         now = self.status.snapshot()
+        if self.spec is not None and not self.spec.copies:
+            now = replace(now, copies=False)
         if self.instance is not None:
             return now
         if self._shown_failure and self.desired is not DesiredState.STOPPED:
@@ -183,6 +204,7 @@ class ConnectorSlot:
             heartbeat_error=instance.heartbeat_error if instance is not None else "",
             is_active=instance is not None,
             is_slow=self.is_slow,
+            partition_lags=self.status.lags,
         )
 
     @property

@@ -28,6 +28,7 @@ from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import FlowSettings, MetricsSettings
 from sparkmirror.config.worker_settings import GroupSettings, RunRestSettings
 from sparkmirror.connectors.connector_instance import ConnectorInstance
+from sparkmirror.connectors.lag_monitor import LagMonitor
 from sparkmirror.errors import SetupError, SparkmirrorError
 from sparkmirror.metrics.prometheus import MetricsServer, ReloadMetrics
 from sparkmirror.model import Flow
@@ -108,6 +109,7 @@ class Mirror:
             self._reconciler,
             partial(ConnectorInstance, factors=ReplicationFactorChooser(), spark=self._spark),
             self._spark,
+            monitor_lag=LagMonitor,
         )
 
     def _make_commands(self, settings: FlowSettings) -> FlowCommands:

@@ -23,6 +23,7 @@ from sparkmirror.connect import api_errors
 from sparkmirror.connect.api import (
     ApiError,
     ConnectorInfo,
+    ConnectorLag,
     ConnectorStateInfo,
     ParseTasks,
     SignedBody,
@@ -163,6 +164,11 @@ class MirrorApi(ConnectorQueries):
         servers = ",".join(flow.settings.target_admin.bootstrap_servers)
         file = parse_properties(_WORKER.format(servers=servers), self._file)
         return WorkerConfig(file, self._parsed_run().resolver)
+
+    def lag(self, name: str) -> ConnectorLag:
+        """Return the lag as this process knows it, also while another one runs the flow."""
+        one = self._require_connector(name, api_errors.connector_not_found)
+        return self._lag_of(name, one.instances.get(name))
 
     def topics(self, name: str) -> list[str]:
         """Return the topics on the target that the connector writes to now."""

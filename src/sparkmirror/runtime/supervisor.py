@@ -33,7 +33,7 @@ from sparkmirror.connectors.desired_state import (
 )
 from sparkmirror.errors import ClusterError, SparkmirrorError
 from sparkmirror.formats.connect_status_records import RunState
-from sparkmirror.runtime.connector_slot import SLOW_SECONDS, ConnectorSlot
+from sparkmirror.runtime.connector_slot import SLOW_SECONDS, ConnectorSlot, LagMonitorBuilder
 from sparkmirror.spark.flow_status import FlowStatus
 from sparkmirror.spark.shared_context import SharedSparkContext
 from sparkmirror.wire.backoff import Backoff
@@ -68,17 +68,20 @@ class Supervisor:
         *,
         start_spark: Callable[[Mapping[str, int]], None] = lambda _: None,
         on_change: Callable[[], None] = lambda: None,
+        monitor_lag: LagMonitorBuilder | None = None,
     ) -> None:
         """`start_spark` starts Spark, unless it has started, for splits by connector label.
 
         By default the caller starts Spark. `on_change` runs after a round that has started,
-        stopped or removed an instance. Both run on the supervisor's thread.
+        stopped or removed an instance. Both run on the supervisor's thread. `monitor_lag` builds
+        the monitor of a source connector; None: its lag is known only from its tasks.
         """
         self._source = source
         self._build = build
         self._spark = spark
         self._start_spark = start_spark
         self._on_change = on_change
+        self._monitor_lag = monitor_lag
         self._changed = threading.Condition()  # guards the next four attributes
         self._slots: dict[str, ConnectorSlot] = {}
         self._revision = 0  # counts `release` and `close`
@@ -147,6 +150,7 @@ class Supervisor:
             slots = [*self._slots.values()]
             for slot in slots:
                 slot.wanted = None
+                slot.stop_monitor()
                 slot.request_stop()
             self._changed.notify_all()
         sources = [slot for slot in slots if slot.spec and slot.spec.kind is ConnectorClass.SOURCE]
@@ -220,11 +224,14 @@ class Supervisor:
                 label = connector.spec.label if connector.spec is not None else name
                 slot = self._slots[name] = ConnectorSlot(name, FlowStatus(label))
             slot.set_desired(connector)
+            if self._monitor_lag is not None:
+                slot.monitor_lag(self._monitor_lag)
         for name in [name for name in self._slots if name not in connectors]:
             self._slots[name].set_desired(None)
         for slot in [*self._slots.values()]:
             slot.drop_if_finished()
             if slot.instance is None and slot.wanted is None:
+                slot.stop_monitor()
                 del self._slots[slot.name]
         return [slot for slot in self._slots.values() if slot.is_due]
 

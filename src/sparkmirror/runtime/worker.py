@@ -27,6 +27,7 @@ from sparkmirror.connect.task_publisher import TaskPublisher
 from sparkmirror.connect.worker_api import WorkerApi
 from sparkmirror.connectors.connector_instance import ConnectorInstance
 from sparkmirror.connectors.desired_state import DesiredState, InstanceView, Restart
+from sparkmirror.connectors.lag_monitor import LagMonitor
 from sparkmirror.group.membership import Membership
 from sparkmirror.kafka.topic_watcher import TopicWatcher
 from sparkmirror.metrics.prometheus import MetricsServer, ReloadMetrics
@@ -81,6 +82,7 @@ class ConnectWorker:
             self._spark,
             start_spark=self._start_spark,
             on_change=self._wake_reporter,
+            monitor_lag=LagMonitor,
         )
         self._reporter = Reporter(
             self._group_state,
@@ -108,6 +110,7 @@ class ConnectWorker:
             self._reconciler,
             self._config_cache,
             levels,
+            instances=self._supervisor.instances,
             restart=self._restart,
             problem=lambda: self._reporter.problem or self._supervisor.problem,
         )
@@ -146,10 +149,10 @@ class ConnectWorker:
         return self._startup.failure
 
     def snapshots(self) -> list[FlowSnapshot]:
-        """Return the snapshots of the source connectors of this worker."""
+        """Return the snapshots of the source connectors of this worker, stopped ones included."""
         return [
             view.snapshot
-            for view in self._shown_instances().values()
+            for view in self._supervisor.instances().values()
             if view.kind is ConnectorClass.SOURCE
         ]
 

@@ -16,17 +16,21 @@ from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import chain
 
 from sparkmirror.model import TopicPartition
 from sparkmirror.quantities import counted
+from sparkmirror.spark.latency_window import LatencyPercentiles, LatencyWindow
 from sparkmirror.state.incidents import Incident, IncidentKind, SeenIncidents
-from sparkmirror.task import latency_histogram
 from sparkmirror.task.messages import PartitionProgress, Progress
-from sparkmirror.wire.error_codes import is_retriable
+from sparkmirror.wire.error_codes import TOPIC_RECREATED, is_retriable
 
 _RATE_WINDOW_SECONDS = 10.0
 _SLOW_ACK_SECONDS = 30.0
 _IDLE_SECONDS = 60.0  # between two reads of the end offset of a partition that is copied
+_SILENT_SECONDS = 5.0  # tasks report every second
+_END_SECONDS = 20.0  # an older end offset says nothing about the lag
+_UNKNOWN = -1  # position
 _log = logging.getLogger(__name__)
 
 _MAX_RECENT = 20
@@ -61,11 +65,11 @@ class FlowSnapshot:
     bytes: int
     records_per_second: float
     bytes_per_second: float
-    lag: int | None  # records still to copy, if known
+    lag: int | None  # records still to copy; None: unknown for at least one partition
     remaining: int | None  # of a bounded run
     bounded_total: int | None
-    latency_p50_ms: float | None
-    latency_p99_ms: float | None
+    replication_latency: LatencyPercentiles | None  # None: nothing was acknowledged recently
+    copy_latency: LatencyPercentiles | None
     held_bytes: int
     task_cpu_seconds: dict[int, float]  # split -> CPU of its Python process so far
     notice_count: int  # one-time messages that were logged
@@ -78,6 +82,19 @@ class FlowSnapshot:
     topology_changes: Mapping[str, int] = field(default_factory=dict)  # by kind of change
     trace: str = ""  # the stack trace of a FAILED flow, if useful
     flow_problems: tuple[str, ...] = ()  # problems that belong to no task
+    copies: bool = True  # false: it has no partitions, so neither lag nor latency
+    known_lag: int | None = None  # of the partitions whose lag is known; None: of none
+    unknown_lags: int = 0  # partitions whose lag is unknown
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """What one source partition still has to copy; None: unknown."""
+
+    partition: TopicPartition
+    position: int | None
+    end_offset: int | None  # the last stable offset under read_committed, else the high watermark
+    records: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +122,28 @@ class _Partition:
     problem_code: int = 0
     problem: str = ""
     reported_at: float = -math.inf  # by a task of this epoch
+    end_read_at: float = -math.inf  # the end offset, by a task or the driver
+
+    @property
+    def lag(self) -> int:
+        return max(self.end_offset - self.position, 0)
+
+    def is_watched(self, healthy_splits: Collection[int]) -> bool:
+        """Whether a task waits at the partition's end, and would report new records."""
+        return (
+            self.split in healthy_splits
+            and not self.problem
+            and self.position >= self.end_offset
+            and min(self.reported_at, self.end_read_at) > -math.inf
+        )
+
+    def is_lag_known(self, now: float, healthy_splits: Collection[int]) -> bool:
+        is_recent = now - self.end_read_at <= _END_SECONDS or self.is_watched(healthy_splits)
+        if self.position < 0 or self.end_offset < 0 or not is_recent:
+            return False
+        # The position of a recreated or truncated log says nothing about the log's records.
+        is_foreign = self.problem_code == TOPIC_RECREATED
+        return not (self.problem and (is_foreign or self.end_offset < self.position))
 
 
 @dataclass(slots=True)
@@ -122,8 +161,10 @@ class _Totals:
     records: int = 0
     bytes: int = 0
     history: deque[tuple[float, int, int]] = field(default_factory=deque)
-    latency: Counter[int] = field(default_factory=Counter)
-    latency_history: deque[tuple[float, dict[int, int]]] = field(default_factory=deque)
+    replication_latency: LatencyWindow = field(
+        default_factory=lambda: LatencyWindow(_RATE_WINDOW_SECONDS)
+    )
+    copy_latency: LatencyWindow = field(default_factory=lambda: LatencyWindow(_RATE_WINDOW_SECONDS))
 
 
 class FlowStatus:
@@ -139,6 +180,8 @@ class FlowStatus:
         self._running_reason = ""
         self._epoch = 0
         self._parts: dict[TopicPartition, _Partition] = {}
+        self._others: dict[TopicPartition, _Partition] = {}  # in scope, but not in this epoch
+        self._scope: frozenset[TopicPartition] | None = None
         self._tasks: dict[int, _Task] = {}
         self._waiting_splits: frozenset[int] = frozenset()
         self._flow_problems: dict[str, str] = {}
@@ -148,7 +191,7 @@ class FlowStatus:
         self._totals = _Totals()
 
     def restarted(self) -> FlowStatus:
-        """Create the status of a restarted flow: counters continue, everything else is new."""
+        """Create the status of a restarted flow: counters and positions continue."""
         status = FlowStatus(self._flow)
         with self._lock:
             status._epoch = self._epoch
@@ -157,6 +200,10 @@ class FlowStatus:
             status._totals.bytes = self._totals.bytes
             status._incidents = self._incidents
             status._topology_changes = self._topology_changes
+            status._scope = self._scope
+            status._others = self._others | {
+                tp: _without_task(part) for tp, part in self._parts.items()
+            }
             status._lock = self._lock  # both share counters, and a late thread may still use them
         return status
 
@@ -220,17 +267,21 @@ class FlowStatus:
             self._epoch = number
             old, self._parts, self._tasks = self._parts, {}, {}
             self._waiting_splits = frozenset()
+            others = self._others | {tp: _without_task(part) for tp, part in old.items()}
             for tp, position, stop_at in starts:
                 before = old.get(tp)
+                end = others.pop(tp, None)
                 self._parts[tp] = _Partition(
                     position=position,
                     split=assigned.get(tp, -1),
                     stop_at=stop_at,
-                    end_offset=before.end_offset if before else -1,
+                    end_offset=end.end_offset if end else -1,
+                    end_read_at=end.end_read_at if end else -math.inf,
                     first=before.first if before else position,
                     problem=before.problem if before else "",
                     problem_code=before.problem_code if before else 0,
                 )
+            self._others = {tp: part for tp, part in others.items() if self._is_in_scope(tp)}
 
     def on_progress(self, progress: Progress) -> None:
         """Apply a task's report."""
@@ -243,7 +294,7 @@ class FlowStatus:
             before = self._tasks.get(progress.split)
             is_new = before is None or before.attempt != progress.attempt
             for one in progress.partitions:
-                self._add_partition(one, now, from_zero=is_new)
+                self._add_partition(one, now, from_zero=is_new, confirms_end=not progress.error)
             self._tasks[progress.split] = _Task(
                 progress.attempt,
                 progress.held_bytes,
@@ -263,12 +314,34 @@ class FlowStatus:
             totals.history.append((now, totals.records, totals.bytes))
             while totals.history[0][0] < now - _RATE_WINDOW_SECONDS and len(totals.history) > 1:
                 totals.history.popleft()
-            counts = dict(progress.latency)
-            totals.latency.update(counts)
-            totals.latency_history.append((now, counts))
-            while totals.latency_history[0][0] < now - _RATE_WINDOW_SECONDS:
-                for bucket, count in totals.latency_history.popleft()[1].items():
-                    totals.latency[bucket] -= count
+            totals.replication_latency.add(now, progress.replication_latency)
+            totals.copy_latency.add(now, progress.copy_latency)
+
+    def set_scope(self, partitions: Iterable[TopicPartition]) -> None:
+        """Set which source partitions the flow mirrors, with or without tasks."""
+        with self._lock:
+            self._scope = frozenset(partitions)
+            self._others = {
+                tp: self._others.get(tp) or _Partition(_UNKNOWN)
+                for tp in self._scope - self._parts.keys()
+            }
+
+    def set_positions(self, positions: Mapping[TopicPartition, int | None]) -> None:
+        """Set positions of partitions without a task, as stored in Kafka; None: unknown."""
+        with self._lock:
+            for tp, part in self._others.items():
+                if tp in positions:
+                    position = positions[tp]
+                    part.position = _UNKNOWN if position is None else position
+
+    @property
+    def has_others(self) -> bool:
+        """Whether partitions of the flow are in no task, or its partitions are not known yet."""
+        with self._lock:
+            return bool(self._others) or not self._parts
+
+    def _is_in_scope(self, tp: TopicPartition) -> bool:
+        return self._scope is None or tp in self._scope
 
     def unreported_partitions(self, seconds: float) -> list[TopicPartition]:
         """Return the partitions that no task has reported on for so long, or that have problems.
@@ -278,26 +351,52 @@ class FlowStatus:
         """
         now = time.monotonic()
         with self._lock:
-            live = {i for i, task in self._tasks.items() if now - task.reported_at <= seconds}
+            healthy = self._healthy_splits(now)
             return [
                 tp
-                for tp, p in self._parts.items()
-                if p.problem
-                or now - p.reported_at
-                > (_IDLE_SECONDS if p.split in live and p.position >= p.end_offset else seconds)
+                for tp, part in chain(self._parts.items(), self._others.items())
+                if part.problem
+                or now - max(part.reported_at, part.end_read_at)
+                > (_IDLE_SECONDS if part.is_watched(healthy) else seconds)
             ]
 
     def set_end_offsets(self, ends: Mapping[TopicPartition, int]) -> None:
         """Set end offsets that the driver has read."""
+        now = time.monotonic()
         with self._lock:
             for tp, end in ends.items():
-                part = self._parts.get(tp)
+                part = self._parts.get(tp) or self._others.get(tp)
                 if part is not None:
-                    part.end_offset = max(end, part.position)
-                    if part.position >= end:
-                        part.reported_at = time.monotonic()
+                    part.end_offset = end if part.problem else max(end, part.position)
+                    part.end_read_at = now
 
-    def _add_partition(self, one: PartitionProgress, now: float, *, from_zero: bool) -> None:
+    def _healthy_splits(self, now: float) -> set[int]:
+        """Return the splits whose tasks report, and report no unreachable cluster."""
+        return {
+            split
+            for split, task in self._tasks.items()
+            if not task.problem and now - task.reported_at <= _SILENT_SECONDS
+        }
+
+    def lags(self) -> tuple[PartitionLag, ...]:
+        """Return the lag of every partition, sorted by partition."""
+        now = time.monotonic()
+        with self._lock:
+            healthy = self._healthy_splits(now)
+            return tuple(
+                PartitionLag(
+                    tp,
+                    part.position if part.position >= 0 else None,
+                    part.end_offset if is_known else None,
+                    part.lag if is_known else None,
+                )
+                for tp, part in sorted((self._parts | self._others).items())
+                for is_known in [part.is_lag_known(now, healthy)]
+            )
+
+    def _add_partition(
+        self, one: PartitionProgress, now: float, *, from_zero: bool, confirms_end: bool
+    ) -> None:
         part = self._parts.get(TopicPartition(one.topic, one.partition))
         if part is None:
             return
@@ -307,8 +406,10 @@ class FlowStatus:
         self._totals.bytes += one.bytes - part.counted_bytes
         part.counted_records, part.counted_bytes = one.records, one.bytes
         part.position, part.downstream = one.position, one.downstream
-        known = part.end_offset if one.error else 0  # the driver reads it while there is a problem
-        part.end_offset = max(one.end_offset, one.position, known)
+        if confirms_end and one.end_offset >= 0 and not one.error:
+            part.end_offset, part.end_read_at = max(one.end_offset, one.position), now
+        else:  # the driver reads it; a task that has not fetched yet reports -1
+            part.end_offset = max(one.end_offset, part.end_offset)
         part.problem_code, part.problem = one.error_code, one.error
         part.reported_at = now
 
@@ -322,29 +423,34 @@ class FlowStatus:
             spent = now - history[0][0] if history else 0.0
             records = totals.records - history[0][1] if history else 0
             size = totals.bytes - history[0][2] if history else 0
-            known = [p for p in parts if p.end_offset >= 0]
+            healthy = self._healthy_splits(now)
+            everything = [*parts, *self._others.values()]
+            known = [part.lag for part in everything if part.is_lag_known(now, healthy)]
+            is_scope_known = self._scope is not None or bool(everything)
             bounded = [p for p in parts if p.stop_at is not None]
             codes = [p.problem_code for p in parts if p.problem]
             return FlowSnapshot(
                 flow=self._flow,
                 state=self._state,
                 reason=self._reason,
-                topics=len({tp.topic for tp in self._parts}),
-                partitions=len(parts),
+                topics=len({tp.topic for tp in chain(self._parts, self._others)}),
+                partitions=len(everything),
                 epoch=self._epoch,
                 records=totals.records,
                 bytes=totals.bytes,
                 records_per_second=records / spent if spent > 0.5 else 0.0,  # noqa: PLR2004
                 bytes_per_second=size / spent if spent > 0.5 else 0.0,  # noqa: PLR2004
-                lag=sum(max(p.end_offset - p.position, 0) for p in known) if known else None,
+                lag=sum(known) if is_scope_known and len(known) == len(everything) else None,
+                known_lag=sum(known) if known else None,
+                unknown_lags=len(everything) - len(known),
                 remaining=sum(max((p.stop_at or 0) - p.position, 0) for p in bounded)
                 if bounded
                 else None,
                 bounded_total=sum(max((p.stop_at or 0) - p.first, 0) for p in bounded)
                 if bounded
                 else None,
-                latency_p50_ms=latency_histogram.percentile(totals.latency, 0.5),
-                latency_p99_ms=latency_histogram.percentile(totals.latency, 0.99),
+                replication_latency=totals.replication_latency.percentiles(now),
+                copy_latency=totals.copy_latency.percentiles(now),
                 held_bytes=sum(task.held_bytes for task in self._tasks.values()),
                 task_cpu_seconds={i: task.cpu_seconds for i, task in self._tasks.items()},
                 notice_count=self._notices,
@@ -401,6 +507,10 @@ class FlowStatus:
         if slowest > _SLOW_ACK_SECONDS:
             found.append(_slow(slowest))
         return tuple(dict.fromkeys(found))
+
+
+def _without_task(part: _Partition) -> _Partition:
+    return _Partition(part.position, end_offset=part.end_offset, end_read_at=part.end_read_at)
 
 
 def _slow(seconds: float) -> str:

@@ -17,6 +17,7 @@ from sparkmirror.state.position_records import parse_positions, position_record
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from sparkmirror.kafka.cluster_client import ClusterClient
     from sparkmirror.model import TopicPartition
     from sparkmirror.wire.settings import ConnectionSettings
 
@@ -64,6 +65,42 @@ class OffsetStore:
                 )
                 by_partition.setdefault(record.partition, []).append((record.key, record.value))
             log.append(by_partition)
+
+
+class StoredPositionReader:
+    """Follows the stored positions of one connector: each `read` fetches only what is new.
+
+    The caller closes the client. Not thread-safe.
+    """
+
+    def __init__(
+        self, client: ClusterClient, topic: str, *, connector: str, source_alias: str
+    ) -> None:
+        self._log = TopicLog(client.connection, topic, client=client)
+        self._connector = connector
+        self._source_alias = source_alias
+        self._since: dict[TopicPartition, int] = {}
+        self._positions: dict[TopicPartition, StoredPosition] = {}
+
+    def read(self, timeout_seconds: float) -> Mapping[TopicPartition, StoredPosition]:
+        """Return all positions as they are now."""
+        with self._log as log:
+            if log.was_replaced(self._since):
+                self._since.clear()
+                self._positions.clear()
+            since = dict(self._since)  # kept if the read fails halfway
+            records = list(log.read_to_end(timeout_seconds, since))
+            changed = parse_positions(records, self._connector, self._source_alias, log.partitions)
+        self._since = since
+        for record in records:
+            named = SourceOffsetKey.from_key(record.key) if record.key is not None else None
+            if named is not None and self._is_ours(named):
+                self._positions.pop(named.topic_partition, None)  # deleted, unless in `changed`
+        self._positions |= changed
+        return self._positions
+
+    def _is_ours(self, named: SourceOffsetKey) -> bool:
+        return named.connector == self._connector and named.cluster == self._source_alias
 
 
 def stored_producers(connection: ConnectionSettings, topic: str) -> set[int]:

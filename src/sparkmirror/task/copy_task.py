@@ -140,7 +140,8 @@ class CopyTask:
                 split=self._split.index,
                 attempt=self._attempt,
                 partitions=tuple(part.progress() for part in changed),
-                latency=tuple(parts.delivery.latency.items()),
+                replication_latency=tuple(parts.delivery.latencies.replication.items()),
+                copy_latency=tuple(parts.delivery.latencies.copying.items()),
                 held_bytes=parts.budget.held,
                 oldest_unacked_seconds=time.monotonic() - min(waiting) if waiting else 0.0,
                 cpu_seconds=time.process_time(),
@@ -151,4 +152,4 @@ class CopyTask:
                 missing_topics=parts.missing_topics,
             )
         )
-        parts.delivery.latency.clear()
+        parts.delivery.latencies.clear()

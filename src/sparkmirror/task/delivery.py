@@ -9,14 +9,13 @@ implementation is in `transactional_delivery.py`.
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.model import TopicPartition
-from sparkmirror.task import latency_histogram
 from sparkmirror.task.copy_partition import CopyPartition
+from sparkmirror.task.latency_histogram import Latencies
 from sparkmirror.task.offset_map_writer import OffsetMapWriter
 from sparkmirror.task.offset_sync_writer import OffsetSyncWriter
 from sparkmirror.task.position_writer import PositionWriter
@@ -33,7 +32,7 @@ _Stored = tuple[CopyPartition, StoredPosition]
 class Delivery(Protocol):
     """Makes acknowledged records durable, together with their positions."""
 
-    latency: Counter[int]  # age of records when they became durable, by bucket; the task clears it
+    latencies: Latencies  # until records were durable on the target; the task clears them
 
     @property
     def error(self) -> str:
@@ -104,7 +103,7 @@ class PeriodicDelivery:
         self._map_waits = 0  # ticks in which records were acknowledged and the map was not
         self._final_flush_requested = False
         self._is_flush_due = False
-        self.latency: Counter[int] = Counter()
+        self.latencies = Latencies()
         self.error = ""
         self.is_fenced = False
 
@@ -124,9 +123,7 @@ class PeriodicDelivery:
         """Count the record batch for the next flush."""
         self._unflushed_bytes += out.size
         self._has_acked = True
-        if out.is_live:  # the age of backlog records says nothing about copying
-            age = time.time() * 1000 - out.max_timestamp
-            self.latency[latency_histogram.bucket(age)] += 1
+        self.latencies.add(out, time.time() * 1000, time.monotonic())
 
     def on_produce_response(self) -> None:
         """Start the next step of a flush if it is due."""

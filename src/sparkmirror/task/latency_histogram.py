@@ -1,5 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A latency histogram with exponential buckets, for percentiles.
+"""Latencies of copied records, as histograms with exponential buckets, for percentiles.
+
+Replication latency is MM2's `replication-latency-ms`: from a record's timestamp until it is
+durable on the target. It includes the time in the source's backlog, and in an old record all the
+time since it was made. Copy latency is from the fetch until then: the time in the mirror. Both are
+taken once per record batch, and count as often as the batch has records; the timestamp is the
+batch's latest.
 
 Bucket b covers latencies around 2^(b/4) - 1 milliseconds; each bucket is about 19 % above the last.
 """
@@ -7,7 +13,10 @@ Bucket b covers latencies around 2^(b/4) - 1 milliseconds; each bucket is about 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
 
 _PER_DOUBLING = 4
 
@@ -33,3 +42,48 @@ def percentile(counts: Mapping[int, int], share: float) -> float | None:
         if seen >= share * total:
             return bucket_milliseconds(one)
     return bucket_milliseconds(max(counts))
+
+
+class TimedBatch(Protocol):
+    """A record batch that is durable on the target."""
+
+    @property
+    def count(self) -> int:
+        """How many records it has."""
+
+    @property
+    def max_timestamp(self) -> int:
+        """The latest timestamp of its records, in milliseconds; -1: they have none."""
+
+    @property
+    def fetched_at(self) -> float:
+        """When it was fetched, in seconds on the monotonic clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchTimes:
+    """What is kept of a record batch until its transaction is committed."""
+
+    count: int
+    max_timestamp: int
+    fetched_at: float
+
+
+class Latencies:
+    """Both histograms: records by bucket."""
+
+    __slots__ = ("copying", "replication")
+
+    def __init__(self) -> None:
+        self.replication: Counter[int] = Counter()
+        self.copying: Counter[int] = Counter()
+
+    def add(self, batch: TimedBatch, now_ms: float, now: float) -> None:
+        """Add a record batch that is durable now: wall clock in ms, monotonic clock in seconds."""
+        if batch.max_timestamp >= 0:
+            self.replication[bucket(now_ms - batch.max_timestamp)] += batch.count
+        self.copying[bucket((now - batch.fetched_at) * 1000)] += batch.count
+
+    def clear(self) -> None:
+        self.replication.clear()
+        self.copying.clear()

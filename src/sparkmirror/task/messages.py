@@ -139,7 +139,7 @@ class Progress:
     split: int
     attempt: int  # another one counts from zero
     partitions: tuple[PartitionProgress, ...]
-    latency: tuple[tuple[int, int], ...]  # bucket (see task/latency_histogram.py), count
+    replication_latency: tuple[tuple[int, int], ...]  # bucket of latency_histogram, records
     held_bytes: int
     oldest_unacked_seconds: float
     cpu_seconds: float
@@ -148,6 +148,7 @@ class Progress:
     other_writers: tuple[OtherWriter, ...] = ()
     incidents: tuple[Incident, ...] = ()  # what happened to single partitions
     missing_topics: tuple[str, ...] = ()  # topics of our own that must be created to go on
+    copy_latency: tuple[tuple[int, int], ...] = ()  # as `replication_latency`
 
 
 class Receipt(NamedTuple):

@@ -40,7 +40,8 @@ def progress_from_json(raw: object) -> Progress:
         split=_number("split", raw["split"]),
         attempt=_number("attempt", raw["attempt"]),
         partitions=tuple(_partition(one) for one in _list("partitions", raw)),
-        latency=tuple(_latency(one) for one in _list("latency", raw)),
+        replication_latency=_latencies("replication_latency", raw),
+        copy_latency=_latencies("copy_latency", raw),
         held_bytes=_number("held_bytes", raw["held_bytes"]),
         oldest_unacked_seconds=_seconds("oldest_unacked_seconds", raw),
         cpu_seconds=_seconds("cpu_seconds", raw),
@@ -61,10 +62,14 @@ def _partition(raw: Any) -> PartitionProgress:
     return PartitionProgress(*row)
 
 
-def _latency(raw: Any) -> tuple[int, int]:
-    bucket, count = _row("latency", raw, _BUCKET)
+def _latencies(name: str, raw: dict[str, Any]) -> tuple[tuple[int, int], ...]:
+    return tuple(_latency(name, one) for one in _list(name, raw))
+
+
+def _latency(name: str, raw: Any) -> tuple[int, int]:
+    bucket, count = _row(name, raw, _BUCKET)
     if not _BUCKETS[0] <= bucket <= _BUCKETS[1]:
-        raise WireError(f"latency bucket {bucket} is out of range")
+        raise WireError(f"{name} has bucket {bucket}, which is out of range")
     return bucket, count
 
 

@@ -6,6 +6,7 @@ Owned by the task's thread.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 
 from sparkmirror.config.settings import IncidentPolicies
@@ -76,14 +77,15 @@ class SourceReader:
             if self._corrupt.try_skip(part, records, str(error)):
                 return part.position
             raise
+        now = time.monotonic()
         for out in batches.batches:
+            out.fetched_at = now
             out.pin(buffer, self._budget)
         mine.is_changed = True
         if mine.comparison is not None:
             return self._compare(mine, mine.comparison, batches)
         for out in self._refused.filter_batches(mine, batches.batches):
             part.queued_bytes += out.source_size
-            out.is_live = part.is_at_end
             self._producer.enqueue(mine.target, out)
         if batches.leader_epoch >= 0:  # unknown if the response had no complete record batch
             part.last_leader_epoch = mine.leader_epoch = batches.leader_epoch

@@ -16,15 +16,14 @@ positions and then continues. Owned by the loop's thread.
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
 from sparkmirror.model import TopicPartition
-from sparkmirror.task import latency_histogram
 from sparkmirror.task.copy_partition import CopyPartition
 from sparkmirror.task.incident_reporter import IncidentReporter
+from sparkmirror.task.latency_histogram import BatchTimes, Latencies
 from sparkmirror.task.messages import TransactionStart
 from sparkmirror.task.offset_map_writer import OffsetMapWriter
 from sparkmirror.task.offset_sync_writer import OffsetSyncWriter
@@ -112,11 +111,11 @@ class TransactionalDelivery:
         self._wanted: dict[TopicPartition, ProducePartition] = {}  # not in the transaction yet
         self._written: dict[TopicPartition, ProducePartition] = {}  # written in the transaction
         self._stored: list[CopyPartition] = []  # with positions in the transaction
-        self._live_timestamps: list[int] = []  # of records in the transaction, for the latency
+        self._uncommitted: list[BatchTimes] = []  # acknowledged in the transaction
         self._is_finishing = False
         self._fatal_code = error_codes.NONE
         self._backoff = Backoff()
-        self.latency: Counter[int] = Counter()
+        self.latencies = Latencies()
         producer.transaction_control = self
         for listener in (positions.listener, offset_map.listener):
             listener.handle_lost_sequence = self.handles_lost_sequence
@@ -148,8 +147,7 @@ class TransactionalDelivery:
 
     def on_acked(self, part: CopyPartition, out: OutgoingBatch) -> None:  # noqa: ARG002 - any partition
         """Schedule the next commit."""
-        if out.is_live:
-            self._live_timestamps.append(out.max_timestamp)
+        self._uncommitted.append(BatchTimes(out.count, out.max_timestamp, out.fetched_at))
         if self._commit_timer is None and self._state is _CommitPhase.WRITING:
             wait = self._ended_at + self._commit_interval - time.monotonic()
             self._commit_timer = self._loop.call_later(max(wait, 0.0), self._begin_commit)
@@ -287,7 +285,7 @@ class TransactionalDelivery:
             self._on_committed(touched)
         else:
             self._on_aborted()
-        self._live_timestamps.clear()
+        self._uncommitted.clear()
         if self._is_finishing:
             self._state = _CommitPhase.FINISHED
             return
@@ -312,9 +310,9 @@ class TransactionalDelivery:
         self._backoff.reset()
         if self._syncs is not None:
             self._syncs.promote_delayed()
-        now_ms = time.time() * 1000
-        for timestamp in self._live_timestamps:
-            self.latency[latency_histogram.bucket(now_ms - timestamp)] += 1
+        now_ms, now = time.time() * 1000, time.monotonic()
+        for one in self._uncommitted:
+            self.latencies.add(one, now_ms, now)
 
     def _on_aborted(self) -> None:
         self._stored = []

@@ -27,9 +27,9 @@ class OutgoingBatch:
         "base_offset",
         "buffer",
         "count",
+        "fetched_at",
         "is_acked",
         "is_in_doubt",
-        "is_live",
         "leader_epoch",
         "max_timestamp",
         "next_position",
@@ -67,7 +67,7 @@ class OutgoingBatch:
         self.base_offset = -1
         self.is_acked = False
         self.is_in_doubt = False  # sent, and the target may have it
-        self.is_live = False  # fetched while the partition had no lag
+        self.fetched_at = 0.0  # on the monotonic clock
         self.leader_epoch = leader_epoch  # on the source
         self.skipped_offsets = 0  # source offsets right before it without records for the target
 
@@ -284,7 +284,7 @@ def merge_pending(
         joint.runs,
         source_size=sum(out.source_size for out in joined),
     )
-    new.is_live = all(out.is_live for out in joined)
+    new.fetched_at = min(out.fetched_at for out in joined)
     for out in joined:
         pending.popleft()
         out.release()
@@ -316,7 +316,7 @@ def split_batch(
             runs,
             source_size=share,
         )
-        piece.is_live = out.is_live
+        piece.fetched_at = out.fetched_at
         pieces.append(piece)
     out.release()
     for piece in pieces:

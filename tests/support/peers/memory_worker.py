@@ -14,11 +14,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sparkmirror.config.connector_config import PLUGIN_VERSION, connector_class
+from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.worker_config import WorkerConfig
 from sparkmirror.connect import api_errors
 from sparkmirror.connect.api import (
     ApiError,
     ConnectorInfo,
+    ConnectorLag,
     ConnectorStateInfo,
     ParseTasks,
     SignedBody,
@@ -32,6 +34,7 @@ from sparkmirror.connect.signatures import verify_signature
 from sparkmirror.errors import ArgumentError
 from sparkmirror.formats.connect_json import Json
 from sparkmirror.formats.connect_status_records import RunState
+from sparkmirror.spark.flow_status import FlowStatus
 
 Texts = Mapping[str, str | None]
 
@@ -106,6 +109,15 @@ class MemoryWorker(ConnectorQueries):
 
     def _worker_config(self) -> WorkerConfig:
         return self.file
+
+    def lag(self, name: str) -> ConnectorLag:
+        """Nothing is known of what is never copied."""
+        if name not in self._kept:
+            raise api_errors.connector_not_found(name)
+        copies = connector_class(self._kept[name].config) is ConnectorClass.SOURCE
+        if not copies:
+            raise api_errors.copies_nothing(name)
+        return ConnectorLag(name, FlowStatus(name).snapshot(), ())
 
     def create(self, name: str, config: Texts, initial_state: str | None) -> ConnectorInfo:
         with self._lock:

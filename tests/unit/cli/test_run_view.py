@@ -16,8 +16,10 @@ from sparkmirror.cli.run_view import (
     choose_view,
     flow_line,
     flow_table,
+    format_lag,
 )
 from sparkmirror.spark.flow_status import FlowSnapshot, FlowState
+from sparkmirror.spark.latency_window import LatencyPercentiles
 from support.manual_clock import ManualClock
 
 FLOW = FlowSnapshot(
@@ -34,8 +36,8 @@ FLOW = FlowSnapshot(
     lag=42,
     remaining=None,
     bounded_total=None,
-    latency_p50_ms=2.14,
-    latency_p99_ms=64.0,
+    replication_latency=LatencyPercentiles(64.0, 5_400_000.0),
+    copy_latency=LatencyPercentiles(2.14, 12.0),
     held_bytes=0,
     task_cpu_seconds={},
     notice_count=0,
@@ -59,22 +61,30 @@ def test_the_table_has_every_figure_of_a_flow() -> None:
     """Name, state, topics, partitions, records, rates, lag, latency."""
     console = terminal()
     console.print(flow_table([FLOW]))
-    line = drawn(console).splitlines()[1].split()
-    assert " ".join(line) == "a->b RUNNING 2 5 1,234,567 1,500 2.5 MB 42 2.1 ms 64 ms"
+    line = " ".join(drawn(console).splitlines()[1].split())
+    assert line == ("a->b RUNNING 2 5 1,234,567 1,500 2.5 MB 42 64 ms 1 h 30 min 2.1 ms 12 ms")
 
 
 def test_the_line_of_a_flow_reads_as_a_sentence() -> None:
     """The same figures in a log."""
     assert flow_line(FLOW) == (
         "a->b: epoch 1, 2 topics, 1,234,567 records, 1,500 records/s, 2.5 MB/s, lag 42, "
-        "latency p50 2.1 ms p99 64 ms"
+        "replication latency p50 64 ms p99 1 h 30 min, copy latency p50 2.1 ms p99 12 ms"
     )
 
 
 def test_what_is_not_known_is_not_made_up() -> None:
     """No lag and no latency before the first answer."""
-    unknown = replace(FLOW, lag=None, latency_p50_ms=None, latency_p99_ms=None)
-    assert flow_line(unknown).endswith("lag unknown, latency p50 - p99 -")
+    unknown = replace(FLOW, lag=None, replication_latency=None, copy_latency=None)
+    assert flow_line(unknown).endswith("lag unknown, replication latency -, copy latency -")
+
+
+def test_a_lag_that_is_known_in_part_is_a_lower_bound() -> None:
+    """Nothing is shown for a flow that only emits heartbeats."""
+    part = replace(FLOW, lag=None, known_lag=2050, unknown_lags=1)
+    assert format_lag(part) == ">=2,050"
+    assert format_lag(replace(part, known_lag=0)) == "unknown"
+    assert format_lag(replace(FLOW, lag=None, copies=False)) == "-"
 
 
 def test_a_bounded_run_has_a_bar_with_what_is_done() -> None:

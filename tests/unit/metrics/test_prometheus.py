@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +15,7 @@ from sparkmirror.metrics.prometheus import MetricsServer, ReloadMetrics, ReloadR
 from sparkmirror.model import TopicPartition
 from sparkmirror.spark.flow_status import FlowState, FlowStatus
 from sparkmirror.state.incidents import Incident, IncidentKind
+from sparkmirror.task import latency_histogram
 from sparkmirror.task.messages import PartitionProgress, Progress
 from support.clients.prometheus import Sample, sample, scrape
 
@@ -33,6 +35,10 @@ def status() -> FlowStatus:
     )
     flow.on_progress(Progress(0, 1, rows, (), 64, 0.0, 1.5, (), incidents=(gap,)))
     return flow
+
+
+def latency(kind: str, quantile: str) -> Sample:
+    return figure(f"sparkmirror_{kind}_latency_seconds", quantile=quantile)
 
 
 @pytest.fixture
@@ -65,7 +71,9 @@ def test_a_scrape_has_every_figure(settings: MetricsSettings) -> None:
     found = scrape(settings.host, settings.port)
     assert found[figure("sparkmirror_records_total")] == 5
     assert found[figure("sparkmirror_bytes_total")] == 500
-    assert found[figure("sparkmirror_lag_records")] == 27
+    assert found[figure("sparkmirror_lag_records")] == 20  # the driver has not read the other one
+    assert found[figure("sparkmirror_lag_known")] == 0
+    assert found[figure("sparkmirror_lag_unknown_partitions")] == 1
     assert found[figure("sparkmirror_epoch")] == 1
     assert found[figure("sparkmirror_partitions")] == 2
     assert found[figure("sparkmirror_quarantined_partitions")] == 1
@@ -73,7 +81,33 @@ def test_a_scrape_has_every_figure(settings: MetricsSettings) -> None:
     assert found[figure("sparkmirror_flow_state", state="RUNNING")] == 1
     assert found[figure("sparkmirror_flow_state", state="FAILED")] == 0
     assert found[GAPS] == 1
-    assert figure("sparkmirror_latency_p99_seconds") not in found  # unknown is not zero
+    assert latency("replication", "0.99") not in found  # unknown is not zero
+
+
+@pytest.mark.usefixtures("server")
+def test_a_scrape_has_both_latencies(status: FlowStatus, settings: MetricsSettings) -> None:
+    """An hour in the source's backlog is replication latency, not copy latency."""
+    hour, moment = latency_histogram.bucket(3_600_000), latency_histogram.bucket(10)
+    counts = (((hour, 99),), ((moment, 99),))
+    status.on_progress(Progress(0, 1, (), counts[0], 64, 0.0, 1.5, (), copy_latency=counts[1]))
+    found = scrape(settings.host, settings.port)
+    for quantile in ("0.5", "0.99"):
+        assert found[latency("replication", quantile)] == pytest.approx(3600, rel=0.1)
+        assert found[latency("copy", quantile)] == pytest.approx(0.01, rel=0.1)
+
+
+@pytest.mark.usefixtures("server")
+def test_an_unknown_lag_is_not_a_number(status: FlowStatus, settings: MetricsSettings) -> None:
+    """And no flow loses its series, as long as it copies."""
+    status.begin_epoch(2, [(TopicPartition("u", 0), 0, None)])
+    status.set_scope([TopicPartition("u", 0)])
+    found = scrape(settings.host, settings.port)
+    assert math.isnan(found[figure("sparkmirror_lag_records")])
+    assert found[figure("sparkmirror_lag_known")] == 0
+    status.set_end_offsets({TopicPartition("u", 0): 70})
+    found = scrape(settings.host, settings.port)
+    assert found[figure("sparkmirror_lag_records")] == 70
+    assert found[figure("sparkmirror_lag_known")] == 1
 
 
 @pytest.mark.usefixtures("server")

@@ -110,6 +110,92 @@ def test_an_idle_partition_of_a_live_task_is_read_rarely(monkeypatch: pytest.Mon
     assert flow.unreported_partitions(5.0) == [ORDERS]  # its task does not move
 
 
+PAYMENTS = TopicPartition("payments", 0)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The monotonic clock of flow_status, in its first element."""
+    now = [100.0]
+    monkeypatch.setattr(flow_status, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    return now
+
+
+def test_a_lag_of_which_nothing_is_known_is_not_zero() -> None:
+    """Before the partitions are known, before their ends are, and before a task has fetched."""
+    flow = FlowStatus("a->b")
+    assert flow.snapshot().lag is None
+    flow.begin_epoch(1, [(ORDERS, 40, None)], {ORDERS: 0})
+    assert (flow.snapshot().lag, flow.snapshot().unknown_lags) == (None, 1)
+    flow.on_progress(progress(row(40, 0, end=-1)))
+    assert flow.snapshot().lag is None
+    flow.set_scope([])
+    flow.begin_epoch(2, [])
+    assert flow.snapshot().lag == 0  # no topic matches
+
+
+def test_a_stopped_flow_keeps_its_positions(clock: list[float]) -> None:
+    """Its lag is the newest end less these, until positions are read from Kafka."""
+    old = status()
+    old.on_progress(progress(row(400, 400, end=500)))
+    flow = old.restarted()
+    assert flow.snapshot().lag == 100
+    assert flow.unreported_partitions(-1.0) == [ORDERS]
+    clock[0] += 21.0
+    assert (flow.snapshot().lag, flow.snapshot().known_lag) == (None, None)  # the end is too old
+    flow.set_end_offsets({ORDERS: 900})
+    assert flow.snapshot().lag == 500
+    flow.set_positions({ORDERS: 850})
+    assert flow.snapshot().lag == 50
+    flow.set_positions({ORDERS: None})
+    assert (flow.snapshot().lag, flow.snapshot().unknown_lags) == (None, 1)
+
+
+def test_a_partition_without_a_task_counts() -> None:
+    """One that is in scope but cannot be copied now, such as one of a recreated topic."""
+    flow = status()
+    flow.set_scope([ORDERS, PAYMENTS])
+    assert flow.has_others
+    flow.on_progress(progress(row(400, 400, end=500)))
+    snapshot = flow.snapshot()
+    assert (snapshot.lag, snapshot.known_lag, snapshot.unknown_lags) == (None, 100, 1)
+    flow.set_positions({ORDERS: 7, PAYMENTS: 10})
+    flow.set_end_offsets({PAYMENTS: 30})
+    assert flow.snapshot().lag == 120  # a task knows its own position better
+    assert [(one.partition, one.records) for one in flow.lags()] == [(ORDERS, 100), (PAYMENTS, 20)]
+    flow.begin_epoch(2, [(PAYMENTS, 10, None)])
+    assert flow.snapshot().lag == 120
+    flow.set_scope([PAYMENTS])
+    assert (flow.snapshot().lag, flow.has_others) == (20, False)
+
+
+def test_an_idle_partition_is_known_while_its_task_is_healthy(clock: list[float]) -> None:
+    """Not while the task says that a cluster is unreachable, nor when it is silent."""
+    flow = FlowStatus("a->b")
+    flow.begin_epoch(1, [(ORDERS, 100, None)], {ORDERS: 0})
+    flow.on_progress(progress(row(500, 400, end=500)))
+    clock[0] += 50.0
+    flow.on_progress(progress())
+    assert flow.snapshot().lag == 0
+    flow.on_progress(progress(trouble="a is unreachable"))
+    assert flow.snapshot().lag is None
+    assert flow.unreported_partitions(5.0) == [ORDERS]
+    flow.on_progress(progress())
+    assert flow.snapshot().lag == 0
+    clock[0] += 6.0
+    assert flow.snapshot().lag is None
+
+
+def test_the_lag_of_a_recreated_or_shorter_log_is_unknown() -> None:
+    """Its position belongs to other records."""
+    recreated, truncated = error_codes.TOPIC_RECREATED, error_codes.OFFSET_OUT_OF_RANGE
+    for code, end in ((recreated, 900), (truncated, 20)):
+        flow = status()
+        flow.on_progress(progress(row(400, 400, end=500, code=code, trouble="waits")))
+        flow.set_end_offsets({ORDERS: end})
+        assert (flow.snapshot().lag, flow.snapshot().unknown_lags) == (None, 1)
+
+
 def test_the_next_epoch_counts_on() -> None:
     """Totals belong to the flow, not to the epoch."""
     flow = status()
@@ -193,10 +279,10 @@ def test_latency_state_and_load_are_those_of_all_tasks() -> None:
 
     snapshot = flow.snapshot()
     assert (snapshot.state, snapshot.reason) == (FlowState.RETRYING, "because")
-    assert snapshot.latency_p50_ms is not None
-    assert snapshot.latency_p99_ms is not None
-    assert 9 <= snapshot.latency_p50_ms <= 11
-    assert 900 <= snapshot.latency_p99_ms <= 1_100
+    assert snapshot.replication_latency is not None
+    assert 9 <= snapshot.replication_latency.p50_ms <= 11
+    assert 900 <= snapshot.replication_latency.p99_ms <= 1_100
+    assert snapshot.copy_latency is None
     assert snapshot.held_bytes == 128
     assert snapshot.task_cpu_seconds == {0: 1.5, 1: 1.5}
 
@@ -258,7 +344,7 @@ def test_a_flow_that_is_restarted_continues_counting() -> None:
     begun = new.snapshot()
     assert (begun.records, begun.bytes, begun.epoch) == (10, 100, 1)
     assert begun.topology_changes == {"created": 3}
-    assert (begun.state, begun.problems, begun.partitions) == (FlowState.STARTING, (), 0)
+    assert (begun.state, begun.problems, begun.partitions) == (FlowState.STARTING, (), 1)
 
     new.begin_epoch(new.epoch + 1, [(ORDERS, 10, None)])
     new.on_progress(progress(row(15, 5)))

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkmirror.task import latency_histogram
+from sparkmirror.task.latency_histogram import BatchTimes, Latencies
 
 TIMES = st.lists(st.floats(0, 10_000_000), min_size=1, max_size=200)
 
@@ -39,3 +40,14 @@ def test_nothing_counted_has_no_percentile() -> None:
 def test_clocks_that_differ_count_as_no_latency(milliseconds: float) -> None:
     """A record from the future took no time."""
     assert latency_histogram.bucket(milliseconds) == 0
+
+
+def test_a_batch_counts_as_often_as_it_has_records() -> None:
+    """From its latest timestamp, and from its fetch; without a timestamp only from its fetch."""
+    found = Latencies()
+    found.add(BatchTimes(3, 1_000, 50.0), 61_000, 50.25)
+    found.add(BatchTimes(2, -1, 50.0), 61_000, 50.25)
+    assert found.replication == {latency_histogram.bucket(60_000): 3}
+    assert found.copying == {latency_histogram.bucket(250): 5}
+    found.clear()
+    assert (found.replication, found.copying) == ({}, {})

@@ -18,7 +18,7 @@ PROGRESS = Progress(
     split=1,
     attempt=2,
     partitions=(PartitionProgress("t", 0, 5, 6, 7, 8, 9, 10, "trouble", 11, 12),),
-    latency=((3, 4), (5, 6)),
+    replication_latency=((3, 4), (5, 6)),
     held_bytes=1,
     oldest_unacked_seconds=2.5,
     cpu_seconds=3.5,
@@ -27,6 +27,7 @@ PROGRESS = Progress(
     other_writers=(OtherWriter("a.t", 0, 77),),
     incidents=(Incident(IncidentKind.GAP, "t", 0, 5, 9, 5, "why", 1, "continue"),),
     missing_topics=("mm2-ledger.a.internal",),
+    copy_latency=((1, 10),),
 )
 
 
@@ -65,9 +66,9 @@ def put(*path: Any) -> Callable[[Any], None]:
         (put("partitions", 0, ["t", 0]), "partitions"),
         (put("partitions", 0, "t"), "partitions"),
         (put("partitions", {}), "partitions"),
-        (put("latency", 0, 0, 5000), "latency"),  # 2 ** 1250 ms
-        (put("latency", 0, 0, -1), "latency"),
-        (put("latency", 0, [3]), "latency"),
+        (put("replication_latency", 0, 0, 5000), "replication_latency"),  # 2 ** 1250 ms
+        (put("copy_latency", 0, 0, -1), "copy_latency"),
+        (put("copy_latency", 0, [3]), "copy_latency"),
         (put("held_bytes", None), "held_bytes"),
         (put("cpu_seconds", float("nan")), "cpu_seconds"),
         (put("oldest_unacked_seconds", "0"), "oldest_unacked_seconds"),
