@@ -16,7 +16,7 @@ from sparkmirror.cli.check_report import (
     FlowReport,
     as_json,
     plain_lines,
-    print_tables,
+    print_styled,
 )
 from sparkmirror.cli.check_spark import check_spark
 from sparkmirror.config.files.notices import Notice, NoticeLevel, notice_at_line
@@ -51,6 +51,9 @@ def check(
             "of a Spark cluster.",
         ),
     ] = False,
+    changed: Annotated[
+        bool, typer.Option("--changed", help="Only values that differ from the defaults.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     clusters: Annotated[
         list[str] | None,
@@ -65,10 +68,12 @@ def check(
     except ConfigError as error:
         Console(stderr=True).print(f"error: {error}", markup=False, soft_wrap=True)
         raise typer.Exit(1) from error
+    if changed:
+        report = report.only_changed()
     if json:
         typer.echo(as_json(report))
     elif console.is_terminal:
-        print_tables(report, console)
+        print_styled(report, console)
     else:
         for line in plain_lines(report):
             typer.echo(line)
@@ -132,6 +137,7 @@ def check_mirror_config(config: MirrorConfig, targets: list[str], *, connect: bo
             for r in readings
         ),
         notices=(*notices, *_unmatched_topics(readings, clusters)),
+        mirror=config.effective,
         spark=tuple(sorted(config.displayed_spark_conf.items())),
         clusters=clusters,
     )

@@ -8,7 +8,7 @@ something: `status` is not taken for `restart`.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import typer
@@ -19,6 +19,8 @@ from typer.core import TyperGroup
 from sparkmirror.cli.tables import FittedTable
 
 _DEFAULT = "show"
+_CONTINUATION = 2  # further indent of the second line of a wrapped text
+_MIN_WIDTH = 20
 _READING = ("check", "consume", "describe", "get", "groups", "ledger", "offsets", "plan")
 _READING_LOCAL = ("status", "topics")
 _OTHER_NAMES = dict.fromkeys(("list", "ls", "ps", "state", "status", "top"), "get connectors")
@@ -42,6 +44,20 @@ def print_rows(
         console.print(FittedTable(headings, rows))
     else:
         console.print(nothing, markup=False, highlight=False)
+
+
+def print_wrapped(console: Console, line: str, *, indent: int = 0, style: str = "") -> None:
+    """Print a line, wrapped below its own indent; nothing is shortened."""
+    text = line.lstrip()
+    indent += len(line) - len(text)
+    whole = Text(text, style=style)
+    pieces: Iterable[Text] = [whole]
+    if indent + whole.cell_len > console.width:
+        pieces = whole.wrap(console, max(console.width - indent - _CONTINUATION, _MIN_WIDTH))
+    for at, piece in enumerate(pieces):
+        indented = Text(" " * (indent + (_CONTINUATION if at else 0))) + piece
+        indented.rstrip()
+        console.print(indented, soft_wrap=True, highlight=False)
 
 
 class CommandGroup(TyperGroup):

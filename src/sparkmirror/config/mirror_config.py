@@ -12,6 +12,7 @@ from sparkmirror.config.files.config_reader import ConfigReader
 from sparkmirror.config.files.layering import all_flows, connector_config, with_prefix
 from sparkmirror.config.files.notices import (
     ConfigReport,
+    EffectiveValue,
     Notice,
     NoticeLevel,
     error_notices,
@@ -31,7 +32,12 @@ from sparkmirror.config.flows.flow_settings import ParsedFlow, parse_flow, read_
 from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.keys.table import TOP_LEVEL
 from sparkmirror.config.keys.value_types import InvalidValueError
-from sparkmirror.config.keys.worker_keys import LOG_KEYS, METRICS_KEYS, RUN_REST_KEYS
+from sparkmirror.config.keys.worker_keys import (
+    LOG_KEYS,
+    METRICS_KEYS,
+    RUN_REST_KEYS,
+    TOP_LEVEL_KEYS,
+)
 from sparkmirror.config.mirror_client_config import read_client_of_cluster
 from sparkmirror.config.rest_settings import read_listeners, read_rest
 from sparkmirror.config.rules.file_rules import (
@@ -44,6 +50,8 @@ from sparkmirror.config.settings import FlowSettings, MetricsSettings, MirrorCli
 from sparkmirror.config.worker_settings import RunRestSettings
 from sparkmirror.errors import ConfigError
 from sparkmirror.model import Flow
+
+FILE_SECTION = "file"
 
 
 class MirrorConfig:
@@ -91,7 +99,7 @@ class MirrorConfig:
             if not any(n.level is NoticeLevel.ERROR for n in self._cluster_notices):
                 found.append(Notice(NoticeLevel.ERROR, error.key or "", "", str(error)))
         known = {one.key for one in found if one.level is NoticeLevel.ERROR}
-        found.extend(one for one in self._rest[1] if one.key not in known)
+        found.extend(one for one in self._rest[1].notices if one.key not in known)
         found.extend(self._spark[1])
         for flow in flows:
             found.extend(self.parsed_flow(flow).report.notices)
@@ -152,6 +160,15 @@ class MirrorConfig:
         raise_errors([*self._provider_notices, *notices], self.name)
         return settings
 
+    @cached_property
+    def effective(self) -> tuple[EffectiveValue, ...]:
+        """The effective values of the keys that concern the whole file, in the table's order."""
+        report = ConfigReport()
+        reader = ConfigReader(FILE_SECTION, with_prefix(self._raw, ""), self.resolver, report)
+        reader.read_all(TOP_LEVEL_KEYS)  # notices about them come from elsewhere
+        https = (one for one in self._rest[1].effective if one.section != FILE_SECTION)
+        return (*report.effective, *https)
+
     @property
     def metrics(self) -> MetricsSettings | None:
         """Where metrics are served; None if disabled. Raises ConfigError."""
@@ -173,23 +190,21 @@ class MirrorConfig:
     @property
     def rest(self) -> RunRestSettings | None:
         """Where the REST API is served; None if disabled. Raises ConfigError."""
-        found, notices = self._rest
-        raise_errors(notices, self.name)
+        found, report = self._rest
+        raise_errors(report.notices, self.name)
         return found
 
     @cached_property
-    def _rest(self) -> tuple[RunRestSettings | None, list[Notice]]:
+    def _rest(self) -> tuple[RunRestSettings | None, ConfigReport]:
         report = ConfigReport()
         values = with_prefix(self._raw, "")
-        reader = ConfigReader("rest", values, self.resolver, report)
+        reader = ConfigReader(FILE_SECTION, values, self.resolver, report)
         reader.read_all(RUN_REST_KEYS)
         listeners = read_listeners(reader, "listeners")
         if not listeners:
-            return None, report.notices
+            return None, report
         settings = read_rest(values, reader, self.resolver, report, listeners)
-        return RunRestSettings(
-            settings, allows_any_port="listeners" not in self._raw
-        ), report.notices
+        return RunRestSettings(settings, allows_any_port="listeners" not in self._raw), report
 
     @property
     def spark(self) -> Mapping[str, str]:

@@ -80,6 +80,17 @@ class EffectiveValue:
     origin: Origin
     overrode: tuple[Origin, ...] = ()
     no_effect_reason: str = ""
+    is_default: bool = False  # also if a line sets the default
+
+    @property
+    def is_configured(self) -> bool:
+        """Whether a line or a profile set the value."""
+        return bool(self.origin.line or self.origin.profile)
+
+    @property
+    def is_set(self) -> bool:
+        """Whether there is a value: a key without a default may have none."""
+        return self.is_configured or self.text != ""
 
 
 @dataclass(slots=True)
