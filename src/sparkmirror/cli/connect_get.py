@@ -51,6 +51,7 @@ class Listing:
     document: Callable[[], object]
     nothing: str
     code: int = OK
+    optional: Sequence[str] = ()  # headings of columns to leave out on a narrow terminal
 
 
 def get(connection: ConnectOptions, kind: str, query: GetQuery) -> int:
@@ -64,7 +65,7 @@ def get(connection: ConnectOptions, kind: str, query: GetQuery) -> int:
         if query.as_json:
             print_json(found.document())
         else:
-            print_rows(found.headings, found.rows, found.nothing)
+            print_rows(found.headings, found.rows, found.nothing, found.optional)
         return found.code
 
     return with_connect_client(connection, show)
@@ -81,6 +82,7 @@ def _connectors(worker: ConnectClient, query: GetQuery) -> Listing:
         [_connector_row(name, one) for name, one in listed.items()],
         lambda: _connector_documents(worker, listed),
         f"No connector{' in this state' if query.states else ''} on {worker.url}.",
+        optional=("class", "type"),
     )
 
 
@@ -141,7 +143,7 @@ def _offsets(worker: ConnectClient, query: GetQuery) -> Listing:
     code = for_each(names, fetch)
     return Listing(
         ("connector", "partition", "offset"),
-        [(name, _compact(one.partition), _compact(one.offset)) for name, one in found],
+        [(name, _partition_text(one), _offset_text(one)) for name, one in found],
         lambda: [{"connector": name, **asdict(one)} for name, one in found],
         "No offsets are stored.",
         code,
@@ -243,6 +245,22 @@ def state_document(state: StateInfo) -> dict[str, str]:
     """Return a state without empty fields."""
     fields: dict[str, str] = asdict(state)
     return {key: value for key, value in fields.items() if value or key == "state"}
+
+
+def _partition_text(one: ConnectorOffset) -> str:
+    """Return an MM2 partition as `source orders-3`, any other as JSON."""
+    found = one.partition
+    if isinstance(found, dict) and found.keys() == {"cluster", "topic", "partition"}:
+        return f"{found['cluster']} {found['topic']}-{found['partition']}"
+    return _compact(found)
+
+
+def _offset_text(one: ConnectorOffset) -> str:
+    """Return an MM2 offset as a number, any other as JSON."""
+    found = one.offset
+    if isinstance(found, dict) and found.keys() == {"offset"}:
+        return str(found["offset"])
+    return _compact(found)
 
 
 def _compact(value: Any) -> str:

@@ -23,7 +23,7 @@ from sparkmirror.errors import ConfigError, SparkmirrorError
 from sparkmirror.offsets.group_positions import GroupPosition, GroupPositionState
 from sparkmirror.policy.loading import load_policy
 
-_HEADINGS = ("flow", "group", "topic", "offset", "remote topic", "offset", "state", "reason")
+HEADINGS = ("flow", "group", "topic", "offset", "remote topic", "remote offset", "state", "reason")
 _COLOURS = {
     GroupPositionState.SYNCED: "green",
     GroupPositionState.TRANSLATED: "green",
@@ -169,7 +169,7 @@ def _print(
         [Text(cell, style=_COLOURS.get(one.state, "yellow")) for cell in _cells(settings, one)]
         for settings, one in found
     ]
-    print_rows(console, _HEADINGS, rows, "No group has committed an offset.")
+    print_rows(console, HEADINGS, rows, "No group has committed an offset.", ("remote topic",))
     if rows and console.is_terminal:
         counts = Counter(one.state.value for _, one in found)
         console.print(", ".join(f"{count} {state}" for state, count in counts.most_common()))

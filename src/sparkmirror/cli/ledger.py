@@ -22,7 +22,7 @@ from sparkmirror.policy.sparkmirror_topics import ledger_topic
 from sparkmirror.quantities import counted
 from sparkmirror.state.ledger import LedgerEntry, read_ledger
 
-_HEADINGS = ("time", "flow", "kind", "topic", "offsets", "records", "policy", "cause")
+HEADINGS = ("time", "flow", "kind", "topic", "offsets", "records", "policy", "cause")
 
 
 def ledger(
@@ -93,7 +93,7 @@ def print_entries(entries: Sequence[LedgerEntry], console: Console, *, as_json: 
         typer.echo(json.dumps(listed, indent=2, ensure_ascii=False))
     else:
         rows = [[Text(cell) for cell in _cells(one)] for one in ordered]
-        print_rows(console, _HEADINGS, rows, "The ledger is empty.")
+        print_rows(console, HEADINGS, rows, "The ledger is empty.", ("policy",))
 
 
 def _cells(one: LedgerEntry) -> tuple[str, ...]:

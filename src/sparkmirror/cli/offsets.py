@@ -24,7 +24,7 @@ from sparkmirror.offsets.map_topic import MapTopic
 from sparkmirror.policy.loading import load_policy
 from sparkmirror.policy.sparkmirror_topics import offset_map_topic
 
-_HEADINGS = ("flow", "topic", "chunks", "from", "to", "target from", "to")
+HEADINGS = ("flow", "topic", "chunks", "from", "to", "target from", "target to")
 
 app = typer.Typer(
     cls=DefaultCommandGroup,
@@ -64,8 +64,13 @@ def translate(
         )
         raise typer.Exit(1)
     if as_json:
-        answer = {"flow": str(settings.flow), "topic": topic, "partition": partition}
-        typer.echo(json.dumps(answer | {"offset": found.offset, "fit": found.fit.value}))
+        answer: dict[str, str | int] = {
+            "flow": str(settings.flow),
+            "topic": topic,
+            "partition": partition,
+        }
+        answer |= {"offset": found.offset, "fit": found.fit.value}
+        typer.echo(json.dumps(answer, indent=2, ensure_ascii=False))
     else:
         typer.echo(f"{found.offset}\t{found.fit.value}")
 
@@ -96,15 +101,16 @@ def show(
         print_error(str(error))
         raise typer.Exit(1) from error
     if as_json:
-        names = ("flow", "topicPartition", "chunks", "first", "end", "targetFirst", "targetEnd")
-        typer.echo(json.dumps([dict(zip(names, _json_values(row), strict=True)) for row in rows]))
+        typer.echo(json.dumps([_as_json(*row) for row in rows], indent=2, ensure_ascii=False))
     else:
         cells = [[Text(str(one)) for one in row] for row in rows]
-        print_rows(Console(), _HEADINGS, cells, "Nothing has been mirrored yet.")
+        print_rows(Console(), HEADINGS, cells, "Nothing has been mirrored yet.")
 
 
-def _json_values(row: tuple[object, ...]) -> list[object]:
-    return [str(one) if isinstance(one, TopicPartition) else one for one in row]
+def _as_json(flow: str, tp: TopicPartition, chunks: int, *bounds: int) -> dict[str, str | int]:
+    names = ("offset", "endOffset", "targetOffset", "targetEndOffset")
+    found: dict[str, str | int] = {"flow": flow, "topic": tp.topic, "partition": tp.partition}
+    return {**found, "chunks": chunks, **dict(zip(names, bounds, strict=True))}
 
 
 @contextmanager

@@ -193,15 +193,24 @@ def test_plugins_and_the_keys_of_one(server: StubWorker) -> None:
 
 def test_offsets_of_one_connector_or_all(server: StubWorker) -> None:
     """One that fails does not affect the others."""
-    offsets = [{"partition": {"topic": "t", "partition": 0}, "offset": {"offset": 5}}]
+    of_mm2 = {"cluster": "a", "topic": "t", "partition": 0}
+    offsets = [
+        {"partition": of_mm2, "offset": {"offset": 5}},
+        {"partition": {"file": "x"}, "offset": {"line": 3}},
+    ]
     server.on("GET", "/connectors", StubResponse(200, ["m", "n"]))
     server.on("GET", "/connectors/m/offsets", StubResponse(500, {"message": "no such luck"}))
     server.on("GET", "/connectors/n/offsets", StubResponse(200, {"offsets": offsets}))
     done = run("get offsets")
-    assert (done.exit_code, done.stdout) == (1, 'n\t{"topic":"t","partition":0}\t{"offset":5}\n')
+    assert (done.exit_code, done.stdout) == (
+        1,
+        'n\ta t-0\t5\nn\t{"file":"x"}\t{"line":3}\n',
+    )
     assert "connector 'm' on http" in done.stderr
     assert "no such luck" in done.stderr
-    assert json.loads(run("get offsets n --json").stdout) == [{"connector": "n", **offsets[0]}]
+    assert json.loads(run("get offsets n --json").stdout) == [
+        {"connector": "n", **one} for one in offsets
+    ]
 
 
 def test_loggers(server: StubWorker) -> None:
