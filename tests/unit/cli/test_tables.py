@@ -72,10 +72,10 @@ def test_names_that_would_look_the_same_stay_distinguishable() -> None:
 
 def test_a_long_name_that_all_rows_share_moves_above_the_table() -> None:
     first, second = (*LONG[:2], "orders-1", *LONG[3:]), (*LONG[:2], "orders-22", *LONG[3:])
-    shown = lines(first, second, width=50)
+    shown = lines(first, second, width=40)
     assert shown[:2] == [f"flow: {LONG[0]}", f"group: {LONG[1]}"]
     assert shown[2].split() == ["topic", "offset", "reason"]
-    assert max(map(len, shown)) <= 50
+    assert max(map(len, shown)) <= 40
 
 
 def test_a_time_is_never_shortened() -> None:
@@ -107,13 +107,7 @@ def test_every_table_of_the_commands_fits_with_long_names(width: int) -> None:
     }
     for headings, rows in tables.items():
         shown = lines(*rows, width=width, headings=headings)
-        numbers = width < 80 and headings == offsets.HEADINGS  # numbers stay whole
-        assert numbers or max(map(len, shown)) <= width, headings
-        assert (
-            len({line for line in shown if line.strip()})
-            == len([line for line in shown if line.strip()])
-            or LONG[-1] in rows[0]
-        )
+        assert max(map(len, shown)) <= max(width, 64), headings  # numbers stay whole
 
 
 def test_optional_columns_are_left_out_first() -> None:
