@@ -57,7 +57,11 @@ def check(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     clusters: Annotated[
         list[str] | None,
-        typer.Option("--clusters", help="Only flows into these clusters (repeat or use commas)."),
+        typer.Option(
+            "--clusters",
+            metavar="CLUSTER",
+            help="Only flows into these clusters (repeat or use commas).",
+        ),
     ] = None,
 ) -> None:
     """Print each effective value with its origin, and all errors and warnings; exit 1 on errors."""

@@ -36,7 +36,8 @@ User = Annotated[
     ),
 ]
 Timeout = Annotated[
-    float, typer.Option("--timeout", min=0.1, help="Seconds to wait for a response.")
+    float,
+    typer.Option("--timeout", metavar="SECONDS", min=0.1, help="Seconds to wait for a response."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Name = Annotated[str, typer.Argument(help="Name of a connector.")]
@@ -44,7 +45,12 @@ Names = Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="Conn
 AllOption = Annotated[bool, typer.Option("--all", help="All connectors of the worker.")]
 Files = Annotated[
     list[Path],
-    typer.Option("-f", "--file", help="A JSON file or a directory of them (repeat the option)."),
+    typer.Option(
+        "-f",
+        "--file",
+        metavar="FILE",
+        help="A JSON file or a directory of them (repeat the option).",
+    ),
 ]
 Wait = Annotated[
     str | None,
@@ -75,7 +81,9 @@ def _connection(url: str, user: str | None, timeout: float) -> ConnectOptions:
 
 
 def get(
-    kind: Annotated[ResourceKind, typer.Argument(help="What to list.")],
+    kind: Annotated[
+        ResourceKind, typer.Argument(help="connectors, tasks, plugins, offsets or loggers.")
+    ],
     name: Annotated[
         str | None,
         typer.Argument(help="Only this connector or logger; or the keys of this plugin."),
@@ -84,7 +92,10 @@ def get(
     state: Annotated[
         list[RunState] | None,
         typer.Option(
-            "--state", case_sensitive=False, help="Only in this state (repeat the option)."
+            "--state",
+            case_sensitive=False,
+            help="Only in this state: running, paused, stopped, failed, unassigned, restarting "
+            "(repeat the option).",
         ),
     ] = None,
     as_json: AsJson = False,

@@ -30,7 +30,7 @@ def ledger(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     flow: Annotated[
-        str | None, typer.Option("--flow", help="Only this flow, written A->B.")
+        str | None, typer.Option("--flow", metavar="A->B", help="Only this flow, written A->B.")
     ] = None,
     topic: Annotated[str | None, typer.Option("--topic", help="Only this source topic.")] = None,
 ) -> None:

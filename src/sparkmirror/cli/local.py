@@ -17,7 +17,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from sparkmirror.cli.console import CommandGroup, print_rows
+from sparkmirror.cli.command_groups import CommandGroup
+from sparkmirror.cli.console import print_rows
 from sparkmirror.devcluster.cluster import MAX_BROKERS, LocalCluster
 from sparkmirror.devcluster.jars import DEFAULT_KAFKA, TESTED_KAFKA, JarSet, kafka_classpath
 from sparkmirror.devcluster.kafka_tools import (

@@ -12,7 +12,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from sparkmirror.cli.console import DefaultCommandGroup, print_error, print_rows
+from sparkmirror.cli.command_groups import DefaultCommandGroup
+from sparkmirror.cli.console import print_error, print_rows
 from sparkmirror.cli.groups import AsJson, File, FlowOption, select_one_flow
 from sparkmirror.cli.ledger import select_flows
 from sparkmirror.config.mirror_config import MirrorConfig
