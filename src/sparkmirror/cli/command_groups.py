@@ -40,6 +40,7 @@ class LabelledGroup(TyperGroup):
 
 def _labelled(parameter: Any) -> Any:
     """Set the label of an option or argument, unless its declaration has one."""
+    parameter.__dict__["_get_number_range_help_str"] = lambda: _range(parameter)
     if isinstance(parameter, TyperOption) and parameter.metavar is None:
         parameter.metavar = "" if parameter.is_flag else _label(parameter)
     elif isinstance(parameter, TyperArgument):
@@ -54,6 +55,13 @@ def _label(parameter: Any) -> str:
     if kind.is_ranged:
         return "NUMBER"
     return "FILE" if kind.is_path else parameter.name.upper()
+
+
+def _range(parameter: Any) -> str | None:
+    least, most = (getattr(parameter, name, None) for name in ("min", "max"))
+    if least is None:
+        return None
+    return f"at least {least:g}" if most is None else f"{least:g} to {most:g}"
 
 
 def _usage(argument: Any) -> str:
