@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sparkmirror.formats.connect_status_records import RunState
+from sparkmirror.system.served_urls import DEFAULT_URL
 
 if TYPE_CHECKING:
     from sparkmirror.cli.connect_options import ConnectOptions
@@ -60,7 +61,6 @@ Wait = Annotated[
         help="Wait up to 60s until each runs with tasks and no warning; else exit 1.",
     ),
 ]
-_LOCAL = "http://localhost:8083"
 _SECONDS = 30.0
 
 
@@ -99,7 +99,7 @@ def get(
         ),
     ] = None,
     as_json: AsJson = False,
-    url: Url = _LOCAL,
+    url: Url = DEFAULT_URL,
     user: User = None,
     timeout: Timeout = _SECONDS,
 ) -> None:
@@ -116,7 +116,7 @@ def describe(
     *,
     trace: Annotated[bool, typer.Option("--trace", help="Print whole stack traces.")] = False,
     as_json: AsJson = False,
-    url: Url = _LOCAL,
+    url: Url = DEFAULT_URL,
     user: User = None,
     timeout: Timeout = _SECONDS,
 ) -> None:
@@ -135,7 +135,7 @@ def _action(verb: str, summary: str) -> Callable[..., None]:
         *,
         everything: AllOption = False,
         as_json: AsJson = False,
-        url: Url = _LOCAL,
+        url: Url = DEFAULT_URL,
         user: User = None,
         timeout: Timeout = _SECONDS,
     ) -> None:
@@ -168,7 +168,7 @@ def restart(
         bool, typer.Option("--only-failed", help="Only restart what has failed.")
     ] = False,
     as_json: AsJson = False,
-    url: Url = _LOCAL,
+    url: Url = DEFAULT_URL,
     user: User = None,
     timeout: Timeout = _SECONDS,
 ) -> None:
@@ -194,7 +194,7 @@ def delete(
     *,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     as_json: AsJson = False,
-    url: Url = _LOCAL,
+    url: Url = DEFAULT_URL,
     user: User = None,
     timeout: Timeout = _SECONDS,
 ) -> None:
@@ -213,7 +213,7 @@ def deploy(
         bool, typer.Option("--dry-run", help="Validate on the worker; change nothing.")
     ] = False,
     as_json: AsJson = False,
-    url: Url = _LOCAL,
+    url: Url = DEFAULT_URL,
     user: User = None,
     timeout: Timeout = _SECONDS,
 ) -> None:
@@ -228,7 +228,7 @@ def undeploy(
     files: Files,
     *,
     as_json: AsJson = False,
-    url: Url = _LOCAL,
+    url: Url = DEFAULT_URL,
     user: User = None,
     timeout: Timeout = _SECONDS,
 ) -> None:
@@ -243,7 +243,7 @@ def redeploy(
     *,
     wait: Wait = None,
     as_json: AsJson = False,
-    url: Url = _LOCAL,
+    url: Url = DEFAULT_URL,
     user: User = None,
     timeout: Timeout = _SECONDS,
 ) -> None:
