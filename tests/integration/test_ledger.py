@@ -88,7 +88,7 @@ def test_side_topics_are_made_when_needed_and_the_ledger_is_printed(
     ]
     produce(target_cluster, wanted[0], [(0, Record(e.key(), e.value())) for e in written])
     listed = json.loads(print_ledger(file, "--json", "--flow", str(flow)))
-    assert [(one["topic"], one["first_offset"], one["last_offset"]) for one in listed] == [
+    assert [(one["topic"], one["firstOffset"], one["lastOffset"]) for one in listed] == [
         ("t", 1, 5),
         ("u", 2, 2),
     ]

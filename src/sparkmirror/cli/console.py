@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Any, cast
 
 import typer
 from rich.console import Console
@@ -37,6 +40,12 @@ def print_rows(
         console.print(FittedTable(headings, rows, optional=optional))
     else:
         console.print(nothing, markup=False, highlight=False)
+
+
+def camel_case_document(value: object) -> dict[str, Any]:
+    """Return the fields of a dataclass under camelCase names, for JSON."""
+    fields = asdict(cast("Any", value))
+    return {re.sub("_(.)", lambda found: found[1].upper(), name): fields[name] for name in fields}
 
 
 def print_wrapped(console: Console, line: str, *, indent: int = 0, style: str = "") -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import json
 import socket
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -253,6 +254,21 @@ def test_clusters_narrow_what_is_shown(file: Path) -> None:
     code, out, _ = run(file, "--clusters", "c")
     assert code == 1
     assert "--clusters names c" in out
+
+
+def test_json_has_the_keys_of_connects_style(file: Path, worker_file: Path) -> None:
+    """CamelCase at every level; keys of the configuration are values."""
+
+    def names(found: object) -> Iterator[str]:
+        if isinstance(found, dict):
+            yield from found
+            found = list(found.values())
+        for one in found if isinstance(found, list) else ():
+            yield from names(one)
+
+    for path in (file, worker_file):
+        found = json.loads(run(path, "--json", "--connect")[1])
+        assert [one for one in names({**found, "spark": {}}) if not one.isalnum()] == []
 
 
 def test_every_key_with_an_effect_is_listed(file: Path, worker_file: Path) -> None:
