@@ -51,7 +51,7 @@ class Listing:
     document: Callable[[], object]
     nothing: str
     code: int = OK
-    optional: Sequence[str] = ()  # headings of columns to leave out on a narrow terminal
+    optional: Sequence[str] = ()  # columns that a narrow terminal leaves out
 
 
 def get(connection: ConnectOptions, kind: str, query: GetQuery) -> int:
@@ -82,7 +82,7 @@ def _connectors(worker: ConnectClient, query: GetQuery) -> Listing:
         [_connector_row(name, one) for name, one in listed.items()],
         lambda: _connector_documents(worker, listed),
         f"No connector{' in this state' if query.states else ''} on {worker.url}.",
-        optional=("class", "type"),
+        optional=("type", "class", "worker"),
     )
 
 

@@ -31,7 +31,7 @@ def print_rows(
 ) -> None:
     """Print a table on a terminal (`nothing` without rows), tab-separated lines elsewhere.
 
-    The table fits the terminal, if necessary without `optional` columns; see `tables`.
+    The table fits the terminal, if need be without `optional` columns; see `tables`.
     """
     if not console.is_terminal:
         for row in rows:

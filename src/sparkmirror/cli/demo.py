@@ -48,6 +48,7 @@ _FACTORS = (
     "config.storage.replication.factor",
 )
 _CATCH_UP_SECONDS = 120.0  # Spark may still be starting, on a slow machine
+_REPORT_SECONDS = 10.0  # tasks report every second
 _POLL_SECONDS = 0.25
 
 _GOODS = ("coffee", "tea", "cocoa", "sugar", "flour", "honey", "rice", "salt")
@@ -115,8 +116,11 @@ def _flow(
         f"source.bootstrap.servers = {source}\n"
         f"target.bootstrap.servers = {target}\n"
         "source->target.enabled = true\n"
-        f"source->target.topics = {TOPIC}\n" + "".join(f"{key} = 1\n" for key in _FACTORS)
+        f"source->target.topics = {TOPIC}\n"
+        + "".join(f"{key} = 1\n" for key in _FACTORS)
+        + "emit.heartbeats.enabled = false\n"
         # One broker each: without these lines the log warns about replication factors.
+        # Without heartbeats the copied records are the orders.
     )
     console.print(f"The flow:  sparkmirror run {file}", highlight=False, soft_wrap=True)
     console.print(
@@ -140,7 +144,7 @@ def _flow(
             view.update(application.snapshots())
             if application.failure() is not None or stop.wait(_POLL_SECONDS):
                 break
-        view.update(application.snapshots())
+        _show_last_report(application, view, orders.count, stop)
     latency = next((one for one in application.snapshots() if one.topics), None)
     application.stop()
     on_source, on_target = _count(source, "source", TOPIC), _count(target, "target", REMOTE)
@@ -155,6 +159,16 @@ def _watch(application: Mirror, view: View, stop: ProcessSignals, duration: floa
         failure = application.failure()
         if failure is not None:
             raise SparkmirrorError(str(failure))
+
+
+def _show_last_report(application: Mirror, view: View, wanted: int, stop: ProcessSignals) -> None:
+    """Show the reports of the tasks until they contain all orders, as the summary does."""
+    deadline = time.monotonic() + _REPORT_SECONDS
+    while time.monotonic() < deadline:
+        found = application.snapshots()
+        view.update(found)
+        if sum(one.records for one in found) >= wanted or stop.wait(_POLL_SECONDS):
+            return
 
 
 def _admin(alias: str, servers: str) -> ClusterAdmin:

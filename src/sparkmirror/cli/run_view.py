@@ -40,7 +40,10 @@ _HEADINGS = (
     *("records", "records/s", "bytes/s", "lag"),
     *("latency p50", "latency p99", "copy p50", "copy p99"),
 )
-_OPTIONAL_HEADINGS = ("partitions", "topics", "copy p50", "latency p50")  # on a narrow terminal
+_OPTIONAL_HEADINGS = (  # on a narrow terminal
+    *("partitions", "topics", "copy p50", "latency p50"),
+    *("bytes/s", "copy p99"),
+)
 _FIRST_LINE_SECONDS = 10.0
 _LINE_SECONDS = 60.0
 _MAX_SHOWN_PROBLEMS = 8
@@ -161,7 +164,7 @@ def flow_table(flows: Sequence[FlowSnapshot]) -> FittedTable:
     rows = [
         (
             Text(one.flow),
-            _state(one),
+            Text(one.state.value, style=_COLOURS[one.state]),
             *map(
                 Text,
                 (
@@ -175,23 +178,19 @@ def flow_table(flows: Sequence[FlowSnapshot]) -> FittedTable:
                     *_latency_cells(one.copy_latency),
                 ),
             ),
+            Text("" if one.state in _WAITING else one.reason, style="dim"),
         )
         for one in flows
     ]
-    return FittedTable(_HEADINGS, rows, optional=_OPTIONAL_HEADINGS)
+    if any(row[-1] for row in rows):
+        return FittedTable((*_HEADINGS, "reason"), rows, optional=_OPTIONAL_HEADINGS)
+    return FittedTable(_HEADINGS, [row[:-1] for row in rows], optional=_OPTIONAL_HEADINGS)
 
 
 def _latency_cells(found: LatencyPercentiles | None) -> tuple[str, str]:
     if found is None:
         return "-", "-"
     return format_latency(found.p50_ms), format_latency(found.p99_ms)
-
-
-def _state(one: FlowSnapshot) -> Text:
-    text = Text(one.state.value, style=_COLOURS[one.state])
-    if one.reason and one.state not in _WAITING:
-        text.append(f" ({one.reason})", style="dim")
-    return text
 
 
 class LineView:
