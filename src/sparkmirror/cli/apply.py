@@ -22,6 +22,7 @@ from sparkmirror.connectors.flow_planner import build_plans
 from sparkmirror.connectors.plan_applier import ActionResult, FlowPlanApplier
 from sparkmirror.errors import PlanError, SparkmirrorError, join_sentences
 from sparkmirror.model import Flow
+from sparkmirror.quantities import format_count
 from sparkmirror.topology import plan_file
 from sparkmirror.topology.action_text import describe_action, summarize_actions
 from sparkmirror.topology.flow_plan import STAGES, FlowPlan, compare_actions, is_destructive
@@ -193,7 +194,7 @@ def _carry_out(plans: Sequence[FlowPlan], settings: dict[Flow, FlowSettings]) ->
                     failed += bool(done.error)
                     _report(plan.flow, done, console)
                     progress.advance(bar)
-    typer.echo(f"{total - failed:,} done, {failed:,} failed.")
+    typer.echo(f"{format_count(total - failed)} done, {format_count(failed)} failed.")
     return FAILED if failed else OK
 
 

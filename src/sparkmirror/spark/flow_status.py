@@ -19,7 +19,7 @@ from enum import Enum
 from itertools import chain
 
 from sparkmirror.model import TopicPartition
-from sparkmirror.quantities import counted
+from sparkmirror.quantities import counted, format_duration
 from sparkmirror.spark.latency_window import LatencyPercentiles, LatencyWindow
 from sparkmirror.state.incidents import Incident, IncidentKind, SeenIncidents
 from sparkmirror.task.messages import PartitionProgress, Progress
@@ -514,7 +514,7 @@ def _without_task(part: _Partition) -> _Partition:
 
 
 def _slow(seconds: float) -> str:
-    return f"the target has acknowledged nothing for {seconds:.0f} s"
+    return f"the target has acknowledged nothing for {format_duration(seconds)}"
 
 
 class IncidentCounter:

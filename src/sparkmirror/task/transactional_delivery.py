@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from sparkmirror.model import TopicPartition
+from sparkmirror.quantities import format_duration
 from sparkmirror.task.copy_partition import CopyPartition
 from sparkmirror.task.incident_reporter import IncidentReporter
 from sparkmirror.task.latency_histogram import BatchTimes, Latencies
@@ -175,7 +176,9 @@ class TransactionalDelivery:
     def tick(self, now: float) -> None:
         """Abort after a timeout; commit positions that moved without a record."""
         if self._state in (_CommitPhase.DRAINING, _CommitPhase.STORING) and now > self._deadline:
-            self._abort(f"no response from the target for {now - self._held_since:.0f} s")
+            self._abort(
+                f"no response from the target for {format_duration(now - self._held_since)}"
+            )
         is_open = self._transactions.state is TransactionState.OPEN
         if self._state is _CommitPhase.WRITING and is_open and now > self._deadline:
             self._begin_commit()  # nothing is acknowledged; the coordinator would abort it

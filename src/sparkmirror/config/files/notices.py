@@ -66,7 +66,7 @@ def raise_errors(notices: Iterable[Notice], file: str) -> None:
     """Raise one ConfigError with all errors among `notices`, if there are any."""
     errors = [n for n in dict.fromkeys(notices) if n.level is NoticeLevel.ERROR]
     if errors:
-        text = "\n".join(f"{file} {error}" for error in errors)
+        text = "\n".join(f"{file}{' ' if one.where else ': '}{one}" for one in errors)
         raise ConfigError(text, key=errors[0].key, where=errors[0].where or None)
 
 
