@@ -275,7 +275,7 @@ def test_an_open_transaction_is_named_with_its_producer(clusters: FaultyMirror) 
     assert producer.flush(PATIENCE_SECONDS) == 0
     produce(clusters.source, topic, numbered(3, first=30))
     line = clusters.await_incident("open-transaction", topic)
-    assert "began it at offset 30" in line
+    assert "started it at offset 30" in line
     assert "producer id" in line
     clusters.mirror.await_log(f"calm: {topic}-0: OPEN_TRANSACTION", PATIENCE_SECONDS)
     assert end_offsets(clusters.target, remote(topic)) == {0: 30}

@@ -179,7 +179,7 @@ class TransactionalStartPositions(StartPositions):
         for target in log_ends.unreadable:
             self._wait(
                 sources[target],
-                f"{alias}: {target} was truncated, and only its records tell where to continue: "
+                f"{alias}: {target} was truncated, and only its records show where to continue: "
                 "grant READ on the remote topic",
             )
 

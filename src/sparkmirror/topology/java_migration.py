@@ -208,11 +208,11 @@ def steps_to_move(file: str, flows: Sequence[FlowMigration]) -> tuple[tuple[str,
     )
     return (
         ("Check the file and every broker.", f"sparkmirror check {file} --connect"),
-        ("Look at what a run would create and change.", f"sparkmirror plan {file}"),
+        ("Review what a run would create and change.", f"sparkmirror plan {file}"),
         (metrics, ""),
         (clean_stop, ""),
         (start, f"sparkmirror run {file}"),
-        ("Look at the positions of the consumer groups.", f"sparkmirror groups {file}"),
+        ("Review the positions of the consumer groups.", f"sparkmirror groups {file}"),
     )
 
 

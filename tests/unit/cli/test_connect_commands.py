@@ -309,18 +309,18 @@ def test_what_a_server_says_cannot_steer_a_terminal(
 @pytest.mark.parametrize(
     ("line", "request_", "words"),
     [
-        ("pause m", "PUT /connectors/m/pause", "asked to pause"),
-        ("resume m", "PUT /connectors/m/resume", "asked to resume"),
-        ("stop m", "PUT /connectors/m/stop", "asked to stop"),
+        ("pause m", "PUT /connectors/m/pause", "pause requested"),
+        ("resume m", "PUT /connectors/m/resume", "resume requested"),
+        ("stop m", "PUT /connectors/m/stop", "stop requested"),
         (
             "restart m",
             "POST /connectors/m/restart?includeTasks=false&onlyFailed=false",
-            "asked to restart",
+            "restart requested",
         ),
         (
             "restart m --include-tasks --only-failed",
             "POST /connectors/m/restart?includeTasks=true&onlyFailed=true",
-            "asked to restart",
+            "restart requested",
         ),
         ("delete m --yes", "DELETE /connectors/m", "deleted"),
     ],
@@ -348,7 +348,7 @@ def test_all_selects_all_connectors(server: StubWorker, verb: str) -> None:
     for name in "ab":
         server.on(method, f"/connectors/{name}/{action}{query}", StubResponse(202))
     done = run(f"{verb} --all")
-    assert (done.exit_code, done.stdout) == (0, f"a\tasked to {action}\nb\tasked to {action}\n")
+    assert (done.exit_code, done.stdout) == (0, f"a\t{action} requested\nb\t{action} requested\n")
 
 
 @pytest.mark.parametrize("verb", ["pause", "resume", "stop", "restart", "delete --yes"])
