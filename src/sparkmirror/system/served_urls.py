@@ -38,7 +38,10 @@ def withdraw_url(file: Path) -> None:
 
 
 def published_url(file: Path) -> str | None:
-    """Return the URL of a running process with this file; None if there is none."""
+    """Return the URL of the process that has run this file for longest; None if there is none.
+
+    The others are usually on standby, and know less.
+    """
     return next((url for url, _ in _records(f"{_digest(file)}-*")), None)
 
 
@@ -48,7 +51,11 @@ def all_published() -> list[tuple[str, str]]:
 
 
 def _records(pattern: str) -> Iterator[tuple[str, str]]:
-    for record in sorted(_directory().glob(pattern)):
+    records = []
+    for path in _directory().glob(pattern):
+        with suppress(FileNotFoundError):
+            records.append((path.stat().st_mtime_ns, path))
+    for _, record in sorted(records):
         with suppress(OSError, UnicodeDecodeError):
             if _is_running(record.name.rpartition("-")[2]):
                 url, _, file = record.read_text(encoding="utf-8").partition("\n")
