@@ -48,7 +48,7 @@ def with_connect_client(connection: ConnectOptions, act: Callable[[ConnectClient
     if connection.url == DEFAULT_URL and (code != OK or sys.stderr.isatty()):
         others = [one for one in all_published() if not one[0].rstrip("/").endswith(":8083")]
         for url, file in others:
-            note = f"A run on this machine serves at {url}: use --url {file}"
+            note = f"A run on this machine serves at {url}: use --url {file or url}"
             Console(stderr=True).print(note, markup=False, highlight=False, soft_wrap=True)
     return code
 
