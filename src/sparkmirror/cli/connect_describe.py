@@ -33,6 +33,7 @@ from sparkmirror.rest_client.responses import (
 )
 
 T = TypeVar("T")
+_NARROW = 20  # columns of a value at least
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,12 +153,13 @@ def _print(description: ConnectorDescription, *, full_traces: bool) -> None:
         return
     width = max(len(single_line(heading)) for heading, _ in shown)
     for heading, text in shown:
-        first, *more = escape_control_characters(text).splitlines() or [""]
         style = "bold red" if text == "FAILED" else ""
-        name = single_line(heading).ljust(width)
-        whole = Text.assemble((f"{name}  ", "dim"), (first, style))
-        console.print(whole, soft_wrap=True)
-        for line in more:
-            console.print(Text(f"{' ' * width}  {line}"), soft_wrap=True)
+        name = single_line(heading)
+        for line in escape_control_characters(text).splitlines() or [""]:
+            for piece in Text(line, style).wrap(console, max(console.width - width - 2, _NARROW)):
+                piece.rstrip()
+                whole = Text.assemble((f"{name.ljust(width)}  ", "dim"), piece)
+                console.print(whole, soft_wrap=True)
+                name = ""
     if not full_traces and any(heading.endswith("trace") for heading, _ in shown):
         console.print("Whole traces: --trace", style="dim", highlight=False)

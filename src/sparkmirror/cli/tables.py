@@ -57,8 +57,11 @@ def table_lines(
     """Lay out a table in lines of at most `width` characters, unless only numbers are left."""
     columns = [[row[index] for row in rows] for index in range(len(headings))]
     for shortest in (_READABLE_NAME, _MIN_NAME):
-        widths, is_below = _widths(headings, columns, width, shortest)
-        folded = [_merge(cells, wanted) for cells, wanted in zip(columns, widths, strict=False)]
+        for moves in (False, _are_sentences(columns[-1])):
+            widths, is_below = _widths(headings, columns, width, shortest, is_below=moves)
+            folded = [_merge(cells, wanted) for cells, wanted in zip(columns, widths, strict=False)]
+            if is_below or not any(folded):
+                break
         if _total(widths) <= width and not any(folded):
             break
         same = _column_with_one_value(columns)
@@ -77,16 +80,23 @@ def table_lines(
 
 
 def _widths(
-    headings: Sequence[str], columns: Sequence[Sequence[Text]], width: int, shortest: int
+    headings: Sequence[str],
+    columns: Sequence[Sequence[Text]],
+    width: int,
+    shortest: int,
+    *,
+    is_below: bool,
 ) -> tuple[list[int], bool]:
-    """Return the columns' widths, and whether the last column moves below the rows."""
+    """Return the columns' widths, and whether the last column moves below the rows.
+
+    `is_below` moves it also if there is room beside the shortened names.
+    """
     widths = [
         max([len(heading), *(cell.cell_len for cell in cells)])
         for heading, cells in zip(headings, columns, strict=True)
     ]
     least = [max(shortest, len(heading)) for heading in headings]
-    is_below = False
-    if _total(widths) > width and _are_sentences(columns[-1]):
+    if not is_below and _total(widths) > width and _are_sentences(columns[-1]):
         natural = widths[-1]
         widths[-1] = min(natural, width // 3)
         _shrink(widths, columns, least, width)

@@ -70,6 +70,13 @@ def test_names_that_would_look_the_same_stay_distinguishable() -> None:
     assert "".join(shown[1:]) == "".join(names)
 
 
+def test_sentences_move_below_rather_than_names_are_folded() -> None:
+    rows = [(f"primary.consumer.{part}.plugin.class.name", "12", LONG[-1]) for part in ("a", "b")]
+    shown = lines(*rows, width=60, headings=("key", "number", "meaning"))
+    assert [line.split()[0] for line in shown if "plugin" in line] == [row[0] for row in rows]
+    assert all(line.startswith("    ") for line in shown if "mirrored" in line)
+
+
 def test_a_long_name_that_all_rows_share_moves_above_the_table() -> None:
     first, second = (*LONG[:2], "orders-1", *LONG[3:]), (*LONG[:2], "orders-22", *LONG[3:])
     shown = lines(first, second, width=40)
