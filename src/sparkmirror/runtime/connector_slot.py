@@ -26,7 +26,12 @@ from sparkmirror.connectors.desired_state import (
 )
 from sparkmirror.connectors.lag_monitor import LagMonitor
 from sparkmirror.formats.connect_status_records import RunState
-from sparkmirror.spark.flow_status import FlowSnapshot, FlowState, FlowStatus
+from sparkmirror.spark.flow_status import (
+    FlowSnapshot,
+    FlowState,
+    FlowStatus,
+    with_unreachable_clusters,
+)
 
 SLOW_SECONDS = 8.0  # for a clean end
 _IDLE_STATES = {
@@ -189,7 +194,8 @@ class ConnectorSlot:
         if self._shown_failure and self.desired is not DesiredState.STOPPED:
             reason = self._shown_failure.partition("\n")[0]
             return replace(now, state=FlowState.FAILED, reason=reason)
-        return replace(now, state=_IDLE_STATES.get(self.desired, FlowState.STARTING))
+        idle = replace(now, state=_IDLE_STATES.get(self.desired, FlowState.STARTING), reason="")
+        return with_unreachable_clusters(idle)
 
     def view(self) -> InstanceView:
         instance = self.instance

@@ -30,7 +30,12 @@ from sparkmirror.formats.connect_status_records import RunState
 from sparkmirror.model import Flow
 from sparkmirror.runtime.commands import FlowCommands, connector_names
 from sparkmirror.runtime.ownership import FlowOwnership, OwnershipStatus
-from sparkmirror.spark.flow_status import FlowSnapshot, FlowState, FlowStatus
+from sparkmirror.spark.flow_status import (
+    FlowSnapshot,
+    FlowState,
+    FlowStatus,
+    with_unreachable_clusters,
+)
 
 _IDLE = {
     TargetState.PAUSED: (DesiredState.PAUSED, RunState.PAUSED),
@@ -130,12 +135,12 @@ class MirrorFlow:
         now = FlowStatus(str(self.flow)).snapshot() if first is None else first.snapshot
         if not self.is_ready and not any(view.is_active for view in views.values()):
             status = self._status()
-            return replace(now, state=status.state, reason=status.reason)
+            return with_unreachable_clusters(replace(now, state=status.state, reason=status.reason))
         is_idle = first is not None and not first.is_active and first.desired in _IDLE_TARGETS
         if is_idle or kind not in self.specs:
             now = replace(now, state=FlowState.PAUSED, reason=self._idle_reason())
         elif now.state is FlowState.STANDBY:  # the supervisor has not polled yet
-            now = replace(now, state=FlowState.STARTING)
+            now = with_unreachable_clusters(replace(now, state=FlowState.STARTING))
         elif not self.settings.enabled and now.state is FlowState.RUNNING:
             now = replace(now, reason="heartbeats only")
         return _merged(now, first, views)
