@@ -29,17 +29,21 @@ def print_error(sentence: str) -> None:
 
 
 def print_rows(
-    console: Console, headings: Sequence[str], rows: Sequence[Sequence[Text]], nothing: str
+    console: Console,
+    headings: Sequence[str],
+    rows: Sequence[Sequence[Text]],
+    nothing: str,
+    optional: Sequence[str] = (),
 ) -> None:
     """Print a table on a terminal (`nothing` without rows), tab-separated lines elsewhere.
 
-    The table fits the terminal; see `tables`.
+    The table fits the terminal, if need be without `optional` columns; see `tables`.
     """
     if not console.is_terminal:
         for row in rows:
             typer.echo("\t".join(cell.plain for cell in row))
     elif rows:
-        console.print(FittedTable(headings, rows))
+        console.print(FittedTable(headings, rows, optional=optional))
     else:
         console.print(nothing, markup=False, highlight=False)
 

@@ -22,6 +22,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from sparkmirror import quantities
 from sparkmirror.cli.tables import FittedTable
 from sparkmirror.quantities import (
     and_more,
@@ -92,7 +93,7 @@ def format_percentiles(found: LatencyPercentiles | None) -> str:
     """Format as `p50 2.1 ms p99 64 ms`; `-` if no record was acknowledged recently."""
     if found is None:
         return "-"
-    return f"p50 {format_latency(found.p50_ms)} p99 {format_latency(found.p99_ms)}"
+    return quantities.format_percentiles(found.p50_ms, found.p99_ms)
 
 
 class LiveView:
@@ -284,12 +285,10 @@ def incident_line(one: FlowSnapshot) -> str:
 
 
 def format_lag(one: FlowSnapshot) -> str:
-    """Format the records still to copy; `unknown`, or `>=` if some partitions' lag is unknown."""
+    """Format the records still to copy; `-` for a flow that copies nothing."""
     if not one.copies:
         return "-"
-    if one.lag is not None:
-        return format_count(one.lag)
-    return f">={format_count(one.known_lag)}" if one.known_lag else "unknown"
+    return quantities.format_lag(one.lag, one.known_lag)
 
 
 def flow_line(one: FlowSnapshot) -> str:

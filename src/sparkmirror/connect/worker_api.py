@@ -160,11 +160,13 @@ class WorkerApi(ConnectorQueries):
         return self._file
 
     def lag(self, name: str) -> ConnectorLag:
-        """Return the lag; the worker to which the connector is assigned knows it."""
+        """Return the lag; the worker to which the connector is or was assigned knows it."""
         if name not in self._configs():
             raise api_errors.connector_not_found(name)
-        self._require_owner(name)
-        return self._lag_of(name, self._instances().get(name))
+        view = self._instances().get(name)
+        if view is None or self._membership.is_member:
+            self._require_owner(name)
+        return self._lag_of(name, view)
 
     def topics(self, name: str) -> list[str]:
         self._startup.require()
