@@ -151,6 +151,11 @@ class WorkerApi(ConnectorQueries):
         if problem := self.stage():  # nobody here can read or write the status topic
             warning = f"This status may be out of date: {problem}"
             connector = replace(connector, warning=join_sentences((connector.warning, warning)))
+            view = self._instances().get(name)
+            if view is not None and view.desired is DesiredState.STANDBY:  # they run nowhere
+                tasks = {
+                    task: replace(one, state=RunState.UNASSIGNED) for task, one in tasks.items()
+                }
         return ConnectorStateInfo(name, connector, tasks)
 
     def _tasks(self, name: str) -> Sequence[Config]:

@@ -40,6 +40,7 @@ _IDLE_STATES = {
     DesiredState.STANDBY: FlowState.STANDBY,
     None: FlowState.STOPPED,
 }
+_ON_REQUEST = {DesiredState.PAUSED, DesiredState.STOPPED}
 LagMonitorBuilder = Callable[[FlowSettings, Callable[[], FlowStatus]], LagMonitor]
 _log = logging.getLogger(__name__)
 
@@ -92,6 +93,8 @@ class ConnectorSlot:
         """Apply a polled state; stop an instance that does not match it."""
         before, self.is_released = self.desired, False
         desired = None if connector is None else connector.desired
+        if desired is not before and {desired, before} & _ON_REQUEST and desired is not None:
+            _log.info(f"Connector {self.name}: {desired.value}")
         if desired is DesiredState.RUNNING and before is not DesiredState.RUNNING:
             self._return_to_running(before)
         if desired is not DesiredState.RUNNING:

@@ -25,6 +25,7 @@ from sparkmirror.connectors.desired_state import (
     InstanceView,
     Restart,
 )
+from sparkmirror.errors import join_sentences
 from sparkmirror.formats.connect_config_records import TargetState
 from sparkmirror.formats.connect_status_records import RunState
 from sparkmirror.model import Flow
@@ -121,7 +122,9 @@ class MirrorFlow:
         target_state = (self.commands.target_states or {}).get(kind)
         if target_state is not None:
             return ConnectorState(ReportedState(_IDLE[target_state][1]))
-        return source_state(self.snapshot(instances), ())
+        now = source_state(self.snapshot(instances), ())
+        is_lost = view is not None and now.connector.state is RunState.RUNNING
+        return replace(now, tasks=view.state.tasks) if view is not None and is_lost else now
 
     def snapshot(self, instances: Mapping[str, InstanceView]) -> FlowSnapshot:
         """Return the state of the flow, summarized over its connectors."""
@@ -141,8 +144,9 @@ class MirrorFlow:
             now = replace(now, state=FlowState.PAUSED, reason=self._idle_reason())
         elif now.state is FlowState.STANDBY:  # the supervisor has not polled yet
             now = with_unreachable_clusters(replace(now, state=FlowState.STARTING))
-        elif not self.settings.enabled and now.state is FlowState.RUNNING:
-            now = replace(now, reason="heartbeats only")
+        elif now.state is FlowState.RUNNING:
+            parts = (now.reason, "" if self.settings.enabled else "heartbeats only")
+            now = replace(now, reason=join_sentences((*parts, self._idle_reason())))
         return _merged(now, first, views)
 
     def _status(self) -> OwnershipStatus:
