@@ -41,7 +41,7 @@ _NO_STATE = "-"
 _NO_LAG = ConnectorLag()  # of a connector that copies nothing, or that a worker of Java runs
 _CONNECTOR_HEADINGS = (
     *("connector", "type", "state", "tasks", "worker", "class"),
-    *("lag", "latency p99", "warning"),
+    *("lag", "latency p99", "problem"),
 )
 _BRIEF = 80
 
@@ -226,15 +226,17 @@ def _connector_row(name: str, one: ListedConnector, lag: ConnectorLag | None) ->
     class_name = (one.info.config.get("connector.class") or "").rpartition(".")[2]
     status = one.status
     if status is None:
-        state, tasks, worker_id, warning = _NO_STATE, _NO_STATE, _NO_STATE, ""
+        state, tasks, worker_id, problem = _NO_STATE, _NO_STATE, _NO_STATE, ""
     else:
         state, worker_id = status.connector.state, status.connector.worker_id
         tasks = format_task_counts([task.state for task in status.tasks.values()])
-        warning = join_sentences(status.warnings)
+        parts = (status.connector, *status.tasks.values())
+        causes = dict.fromkeys(summarize_trace(one.trace) for one in parts)
+        problem = join_sentences((*causes, *status.warnings))
     return (
         *(name, one.info.type, state, tasks, worker_id, class_name),
         *lag_cells(lag),
-        warning,
+        problem,
     )
 
 

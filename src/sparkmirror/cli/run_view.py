@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Protocol, Self
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress import (
     BarColumn,
@@ -123,15 +123,7 @@ class LiveView:
         self._live.__exit__(None, None, None)
 
     def update(self, flows: Sequence[FlowSnapshot], remarks: Sequence[str] = ()) -> None:
-        parts: list[FittedTable | Text | Progress] = [flow_table(flows)]
-        parts += [Text(remark, style="red") for remark in remarks[:_MAX_SHOWN_PROBLEMS]]
-        problems = [f"{one.flow}: {text}" for one in flows for text in one.problems]
-        problems += [f"{one.flow}: {one.reason}" for one in flows if one.state in _WAITING]
-        parts += [Text(line, style="yellow") for line in map(incident_line, flows) if line]
-        parts += [Text(line, style="yellow") for line in problems[:_MAX_SHOWN_PROBLEMS]]
-        hidden = len(problems) - _MAX_SHOWN_PROBLEMS
-        if hidden > 0:
-            parts.append(Text(f"...{and_more(hidden)}", style="yellow"))
+        parts: list[RenderableType] = [*live_frame(flows, remarks)]
         if self._bar is not None:
             self._advance(self._bar, flows)
             parts.append(self._bar)
@@ -156,6 +148,22 @@ class LiveView:
         for one in flows:
             for line in filter(None, (total_line(one), incident_line(one))):
                 self.print_line(line)
+
+
+def live_frame(
+    flows: Sequence[FlowSnapshot], remarks: Sequence[str] = ()
+) -> list[FittedTable | Text]:
+    """Return the table of flows, and the lines of incidents and problems below it."""
+    parts: list[FittedTable | Text] = [flow_table(flows)]
+    parts += [Text(remark, style="red") for remark in remarks[:_MAX_SHOWN_PROBLEMS]]
+    problems = [f"{one.flow}: {one.reason}" for one in flows if one.state in _WAITING]
+    problems += [f"{one.flow}: {text}" for one in flows for text in one.problems]
+    parts += [Text(line, style="yellow") for line in map(incident_line, flows) if line]
+    parts += [Text(line, style="yellow") for line in problems[:_MAX_SHOWN_PROBLEMS]]
+    hidden = len(problems) - _MAX_SHOWN_PROBLEMS
+    if hidden > 0:
+        parts.append(Text(f"...{and_more(hidden)}", style="yellow"))
+    return parts
 
 
 def flow_table(flows: Sequence[FlowSnapshot]) -> FittedTable:

@@ -96,13 +96,16 @@ def test_the_program_has_the_command(line: str) -> None:
 
 
 def test_connectors_are_lines_with_tabs(server: StubWorker) -> None:
-    """Name, type, state, tasks, worker, class, lag, latency and warning."""
+    """Name, type, state, tasks, worker, class, lag, latency and problem."""
     server.replay(*LISTED)
     done = run("get connectors")
     assert done.exit_code == 0, done.output
-    assert done.stdout.splitlines() == [
+    lines = done.stdout.splitlines()
+    lines[1], _, cause = lines[1].rpartition("\t")
+    assert cause.endswith("Invalid url in bootstrap.servers: 127.0.0.1:no")
+    assert lines == [
         "beat\tsource\tRUNNING\t1/1\tHOST:PORT\tMirrorHeartbeatConnector\t-\t-\t",
-        "broken\tsource\tFAILED\t0/0\tHOST:PORT\tMirrorHeartbeatConnector\t-\t-\t",
+        "broken\tsource\tFAILED\t0/0\tHOST:PORT\tMirrorHeartbeatConnector\t-\t-",
         "resting\tsource\tPAUSED\t0/0\tHOST:PORT\tMirrorHeartbeatConnector\t-\t-\t",
     ]
 
@@ -151,7 +154,7 @@ def test_lag_latency_and_warnings_are_shown_beside_the_state(server: StubWorker)
 
 def test_a_terminal_gets_a_table(server: StubWorker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setenv("COLUMNS", "400")
     server.replay(*LISTED)
     lines = run("get connectors").stdout.splitlines()
     assert lines[0].split()[0].endswith("connector\x1b[0m") or "connector" in lines[0]
