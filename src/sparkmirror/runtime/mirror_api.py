@@ -92,6 +92,7 @@ class MirrorApi(ConnectorQueries):
         self._parsed_run = parsed_run
         self._worker_id = worker_id
         self._cluster_id: str | None = None
+        self._has_started = False
 
     # --- the process
 
@@ -111,9 +112,10 @@ class MirrorApi(ConnectorQueries):
         }
 
     def health(self) -> tuple[int, Mapping[str, str]]:
-        """Healthy once no flow starts; a restart helps neither a failed flow nor a cluster."""
+        """Healthy once the process has started; a restart would not bring a cluster up."""
         starting = [one.flow for one in self._snapshots() if one.state is FlowState.STARTING]
-        if starting:
+        self._has_started = self._has_started or not starting
+        if not self._has_started:
             message = f"Worker is still starting up: {', '.join(starting)}."
             return HTTPStatus.SERVICE_UNAVAILABLE, {"status": "starting", "message": message}
         message = "Worker has completed startup and is ready to handle requests."

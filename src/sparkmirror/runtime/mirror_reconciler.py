@@ -36,6 +36,7 @@ from sparkmirror.spark.flow_status import (
     FlowState,
     FlowStatus,
     with_unreachable_clusters,
+    without_consequences,
 )
 
 _IDLE = {
@@ -139,10 +140,14 @@ class MirrorFlow:
         if not self.is_ready and not any(view.is_active for view in views.values()):
             status = self._status()
             return with_unreachable_clusters(replace(now, state=status.state, reason=status.reason))
-        is_idle = first is not None and not first.is_active and first.desired in _IDLE_TARGETS
-        if is_idle or kind not in self.specs:
-            now = replace(now, state=FlowState.PAUSED, reason=self._idle_reason())
-        elif now.state is FlowState.STANDBY:  # the supervisor has not polled yet
+        desired = None if first is None else first.desired
+        is_between = now.state is FlowState.STOPPED  # the end of one instance and the next
+        has_ended = is_between or (first is not None and not first.is_active)
+        if (has_ended and desired in _IDLE_TARGETS) or kind not in self.specs:
+            is_stopped = desired is DesiredState.STOPPED
+            state = FlowState.STOPPED if is_stopped else FlowState.PAUSED
+            now = replace(now, state=state, reason=self._idle_reason())
+        elif now.state is FlowState.STANDBY or (is_between and desired is DesiredState.RUNNING):
             now = with_unreachable_clusters(replace(now, state=FlowState.STARTING))
         elif now.state is FlowState.RUNNING:
             parts = (now.reason, "" if self.settings.enabled else "heartbeats only")
@@ -187,8 +192,8 @@ def _merged(
     checkpoint = views.get(ConnectorClass.CHECKPOINT)
     return replace(
         now,
-        problems=tuple(dict.fromkeys(problems)),
-        flow_problems=tuple(dict.fromkeys(flow_problems)),
+        problems=without_consequences(problems, now.unreachable),
+        flow_problems=without_consequences(flow_problems, now.unreachable),
         group_positions=checkpoint.group_positions if checkpoint is not None else {},
     )
 

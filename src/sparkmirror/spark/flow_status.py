@@ -524,13 +524,7 @@ class FlowStatus:
 
     def _shown_flow_problems(self) -> tuple[str, ...]:
         """Return the problems that belong to no task, without those of an unreachable cluster."""
-        names = [f"Cluster '{cluster}' " for cluster, why in self._unreachable.items() if why]
-        problems = dict.fromkeys(self._flow_problems.values())
-        return tuple(
-            one
-            for one in problems
-            if not (any(name in one for name in names) and UNREACHABLE.search(one))
-        )
+        return without_consequences(self._flow_problems.values(), self._unreachable)
 
     def _problems(self, parts: Sequence[_Partition]) -> tuple[str, ...]:
         is_unreachable = any(self._unreachable.values())
@@ -563,6 +557,18 @@ def with_unreachable_clusters(now: FlowSnapshot) -> FlowSnapshot:
     if not reasons or now.state not in (FlowState.STARTING, FlowState.RUNNING):
         return now
     return replace(now, state=FlowState.RETRYING, reason=reasons)
+
+
+def without_consequences(
+    problems: Iterable[str], unreachable: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Return the problems once each, without those that only repeat an unreachable cluster."""
+    names = [f"Cluster '{cluster}' " for cluster, reason in unreachable.items() if reason]
+    return tuple(
+        one
+        for one in dict.fromkeys(problems)
+        if not (any(name in one for name in names) and UNREACHABLE.search(one))
+    )
 
 
 def _without_task(part: _Partition) -> _Partition:
