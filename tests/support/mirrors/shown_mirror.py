@@ -4,23 +4,26 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
-import urllib.error
-import urllib.request
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 import typer
 from typer.testing import CliRunner
 
 from sparkmirror.cli import connect_commands
 from sparkmirror.devcluster.ports import HOST, ReservedPort
+from support.clients.connect_rest import ConnectRestClient
 from support.clients.prometheus import Sample, scrape
 from support.mirrors import both_views
 from support.mirrors.mirror_process import MirrorProcess
-from support.waiting import PATIENCE_SECONDS
 
-HEADINGS = ("connector", "type", "state", "tasks", "worker", "class", "lag", "latency", "problem")
+_GET = ("connector", "type", "state", "tasks", "worker", "class", "lag", "latency", "problem")
+_LIVE = ("flow", "state", "topics", "partitions", "records", "records/s", "bytes/s", "lag")
+_GAP = re.compile(r" {2,}")  # between two columns of a table
 _app = typer.Typer()
 connect_commands.add_connect_commands(_app)
 
@@ -30,7 +33,7 @@ class Shown:
     """What one flow shows at one moment; a process that has ended answers nothing."""
 
     get: dict[str, str]  # the line of its source connector, by heading
-    live: str  # the lines of the live view that name the flow
+    live: dict[str, str]  # its line of the live view, and the lines below it as `problem`
     log: str  # the lines of the log since a given one that name the flow
     health: int = 0
     ready: int = 0
@@ -41,9 +44,9 @@ class Shown:
 class ShownMirror:
     """A process of `sparkmirror run` with REST, metrics and both views; a context manager."""
 
-    def __init__(self, directory: Path, lines: list[str]) -> None:
-        self._rest, self._metrics = ReservedPort(), ReservedPort()
-        for port in (self._rest, self._metrics):
+    def __init__(self, directory: Path, lines: Sequence[str]) -> None:
+        self._port, self._metrics = ReservedPort(), ReservedPort()
+        for port in (self._port, self._metrics):
             port.reserve()
             port.prepare_bind()
         directory.mkdir()
@@ -56,28 +59,24 @@ class ShownMirror:
             environment={"FRAMES": str(self._frames), "PYTHONPATH": str(_TESTS)},
             prefix=(sys.executable, str(both_views.__file__)),
         )
+        self.rest = ConnectRestClient(f"{HOST}:{self._port.number}")
         self.log_start = 0
 
-    def __enter__(self) -> ShownMirror:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.process.__exit__(*error)  # type: ignore[arg-type]
-        for port in (self._rest, self._metrics):
+        for port in (self._port, self._metrics):
             port.release()
 
     @property
     def url(self) -> str:
-        return f"http://{HOST}:{self._rest.number}"
+        return f"http://{HOST}:{self._port.number}"
 
     def forget_log(self) -> None:
         """Show only lines that are logged from now on."""
         self.log_start = len(self.process.log)
-
-    def put(self, path: str) -> int:
-        request = urllib.request.Request(f"{self.url}{path}", method="PUT")
-        with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:
-            return int(answer.status)
 
     def shown(self, flow: str) -> Shown:
         """Everything that it shows about a flow."""
@@ -85,29 +84,25 @@ class ShownMirror:
         if not self.process.is_running:
             done = CliRunner().invoke(_app, ["get", "connectors", "--url", self.url])
             get = {"exit": str(done.exit_code), "problem": done.output}
-            return Shown(get, "", "\n".join(log))
+            return Shown(get, {}, "\n".join(log))
         name = f"{flow}.MirrorSourceConnector"
         done = CliRunner().invoke(_app, ["get", "connectors", name, "--url", self.url])
         line = done.stdout.rstrip("\n").split("\t")
         path = f"/connectors/{name.replace('>', '%3E')}"
-        status, lag = self._get(f"{path}/status")[1], self._get(f"{path}/lag")[1]
+        answers = [self.rest.get(f"{path}/{part}") for part in ("status", "lag")]
         frame = self._frames.read_text(encoding="utf-8").splitlines()
+        row, *below = (one for one in frame if one.startswith(flow))
         return Shown(
-            dict(zip(HEADINGS, line, strict=False)),
-            "\n".join(" ".join(one.split()) for one in frame if one.startswith(flow)),
+            dict(zip(_GET, line, strict=True)),
+            {
+                **dict(zip(_LIVE, _GAP.split(row.strip()), strict=False)),
+                "problem": "\n".join(one for one in below if one.startswith(flow)),
+            },
             "\n".join(one for one in log if flow in one),
-            self._get("/health")[0],
-            self._get("/health/ready")[0],
+            *(self.rest.request("GET", path)[0] for path in ("/health", "/health/ready")),
             scrape(HOST, self._metrics.number),
-            f"{json.dumps(json.loads(status))}\n{json.dumps(json.loads(lag))}",
+            "\n".join(map(json.dumps, answers)),
         )
-
-    def _get(self, path: str) -> tuple[int, str]:
-        try:
-            with urllib.request.urlopen(f"{self.url}{path}", timeout=PATIENCE_SECONDS) as answer:
-                return int(answer.status), answer.read().decode()
-        except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
 
 
 _TESTS = Path(both_views.__file__).parents[2]
