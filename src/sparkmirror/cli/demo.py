@@ -32,7 +32,7 @@ from sparkmirror.model import TopicPartition
 from sparkmirror.quantities import counted, format_count, number_form
 from sparkmirror.runtime.mirror import Mirror
 from sparkmirror.spark.class_archive import build_and_wait
-from sparkmirror.spark.latency_window import LatencyPercentiles
+from sparkmirror.spark.flow_status import FlowSnapshot
 from sparkmirror.system.cache_directory import cache_directory, ensure_writable
 from sparkmirror.wire.settings import ConnectionSettings
 
@@ -145,10 +145,10 @@ def _flow(
             if application.failure() is not None or stop.wait(_POLL_SECONDS):
                 break
         _show_last_report(application, view, orders.count, stop)
-    latency = next((one for one in application.snapshots() if one.topics), None)
+    flow = next((one for one in application.snapshots() if one.topics), None)
     application.stop()
     on_source, on_target = _count(source, "source", TOPIC), _count(target, "target", REMOTE)
-    _summarise(console, on_source, on_target, latency.replication_latency if latency else None)
+    _summarise(console, on_source, on_target, flow)
     return on_source == on_target
 
 
@@ -181,9 +181,7 @@ def _count(servers: str, alias: str, topic: str) -> int:
         return sum(admin.end_offsets(partitions, "read_uncommitted").found.values())
 
 
-def _summarise(
-    console: Console, on_source: int, on_target: int, latency: LatencyPercentiles | None
-) -> None:
+def _summarise(console: Console, on_source: int, on_target: int, flow: FlowSnapshot | None) -> None:
     counts = (("source", TOPIC, on_source), ("target", REMOTE, on_target))
     rows = [(Text(name), Text(topic), Text(format_count(count))) for name, topic, count in counts]
     console.print()
@@ -194,10 +192,11 @@ def _summarise(
         missing = on_source - on_target
         are = number_form(missing, "is", "are")
         console.print(f"{counted(missing, 'order')} {are} missing on the target.", style="red")
-    if latency is not None:
+    if flow is not None:
         console.print(
-            "Replication latency, from an order's timestamp to the target's acknowledgement, last "
-            f"10 s: {format_percentiles(latency)}.",
+            "Latency over the last 10 s: from an order's timestamp to the target's acknowledgement "
+            f"{format_percentiles(flow.replication_latency)} (replication), from the fetch on "
+            f"{format_percentiles(flow.copy_latency)} (copy).",
             highlight=False,
         )
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Protocol, Self
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress import (
     BarColumn,
@@ -22,6 +22,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from sparkmirror import quantities
 from sparkmirror.cli.tables import FittedTable
 from sparkmirror.quantities import (
     and_more,
@@ -95,7 +96,7 @@ def format_percentiles(found: LatencyPercentiles | None) -> str:
     """Format as `p50 2.1 ms p99 64 ms`; `-` if no record was acknowledged recently."""
     if found is None:
         return "-"
-    return f"p50 {format_latency(found.p50_ms)} p99 {format_latency(found.p99_ms)}"
+    return quantities.format_percentiles(found.p50_ms, found.p99_ms)
 
 
 class LiveView:
@@ -125,15 +126,7 @@ class LiveView:
         self._live.__exit__(None, None, None)
 
     def update(self, flows: Sequence[FlowSnapshot], remarks: Sequence[str] = ()) -> None:
-        parts: list[FittedTable | Text | Progress] = [flow_table(flows)]
-        parts += [Text(remark, style="red") for remark in remarks[:_MAX_SHOWN_PROBLEMS]]
-        problems = [f"{one.flow}: {text}" for one in flows for text in one.problems]
-        problems += [f"{one.flow}: {one.reason}" for one in flows if one.state in _WAITING]
-        parts += [Text(line, style="yellow") for line in map(incident_line, flows) if line]
-        parts += [Text(line, style="yellow") for line in problems[:_MAX_SHOWN_PROBLEMS]]
-        hidden = len(problems) - _MAX_SHOWN_PROBLEMS
-        if hidden > 0:
-            parts.append(Text(f"...{and_more(hidden)}", style="yellow"))
+        parts: list[RenderableType] = [*live_frame(flows, remarks)]
         if self._bar is not None:
             self._advance(self._bar, flows)
             parts.append(self._bar)
@@ -158,6 +151,22 @@ class LiveView:
         for one in flows:
             for line in filter(None, (total_line(one), incident_line(one))):
                 self.print_line(line)
+
+
+def live_frame(
+    flows: Sequence[FlowSnapshot], remarks: Sequence[str] = ()
+) -> list[FittedTable | Text]:
+    """Return the table of flows, and the lines of incidents and problems below it."""
+    parts: list[FittedTable | Text] = [flow_table(flows)]
+    parts += [Text(remark, style="red") for remark in remarks[:_MAX_SHOWN_PROBLEMS]]
+    problems = [f"{one.flow}: {one.reason}" for one in flows if one.state in _WAITING]
+    problems += [f"{one.flow}: {text}" for one in flows for text in one.problems]
+    parts += [Text(line, style="yellow") for line in map(incident_line, flows) if line]
+    parts += [Text(line, style="yellow") for line in problems[:_MAX_SHOWN_PROBLEMS]]
+    hidden = len(problems) - _MAX_SHOWN_PROBLEMS
+    if hidden > 0:
+        parts.append(Text(f"...{and_more(hidden)}", style="yellow"))
+    return parts
 
 
 def flow_table(flows: Sequence[FlowSnapshot]) -> FittedTable:
@@ -283,12 +292,10 @@ def incident_line(one: FlowSnapshot) -> str:
 
 
 def format_lag(one: FlowSnapshot) -> str:
-    """Format the records still to copy; `unknown`, or `>=` if some partitions' lag is unknown."""
+    """Format the records still to copy; `-` for a flow that copies nothing."""
     if not one.copies:
         return "-"
-    if one.lag is not None:
-        return format_count(one.lag)
-    return f">={format_count(one.known_lag)}" if one.known_lag else "unknown"
+    return quantities.format_lag(one.lag, one.known_lag)
 
 
 def flow_line(one: FlowSnapshot) -> str:

@@ -119,6 +119,9 @@ class ConnectApi(Protocol):
     def health(self) -> tuple[int, Mapping[str, str]]:
         """200, 503 while starting or 500, with `status` and `message`."""
 
+    def readiness(self) -> tuple[int, Mapping[str, str]]:
+        """200 if all flows of this process can work, else 503, with `status` and `message`."""
+
     def stage(self) -> str:
         """What the worker is doing; may be "". Does not block."""
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from http import HTTPStatus
 
@@ -32,9 +32,10 @@ from sparkmirror.connect.api import (
 from sparkmirror.connect.config_cache import without_providers
 from sparkmirror.connect.log_levels import LogLevels
 from sparkmirror.connectors.desired_state import InstanceView
-from sparkmirror.errors import ConfigError
+from sparkmirror.errors import ConfigError, join_sentences
 from sparkmirror.formats.connect_fields import Config
 from sparkmirror.formats.connect_status_records import RunState
+from sparkmirror.spark.flow_status import FlowSnapshot
 
 
 class ConnectorQueries(ABC):
@@ -130,6 +131,17 @@ class ConnectorQueries(ABC):
 
     def logger(self, name: str) -> LogLevel:
         return self._levels.get(name)
+
+
+def readiness(flows: Iterable[FlowSnapshot]) -> tuple[int, Mapping[str, str]]:
+    """Return 200 if all flows can work, else 503 with the reason of each that cannot."""
+    waiting = [
+        f"{one.flow}: {one.state.value} {one.reason}".rstrip() for one in flows if not one.can_work
+    ]
+    if waiting:
+        message = join_sentences(waiting)
+        return HTTPStatus.SERVICE_UNAVAILABLE, {"status": "not ready", "message": message}
+    return HTTPStatus.OK, {"status": "ready", "message": "All flows of this process can work."}
 
 
 def as_restarting(

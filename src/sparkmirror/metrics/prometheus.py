@@ -51,6 +51,10 @@ _GAUGES: dict[str, tuple[str, MetricValue]] = {
         "Topic partitions that do not make progress and need manual action.",
         lambda one: one.quarantined,
     ),
+    "sparkmirror_problems": (
+        "Problems that the status of the flow shows.",
+        lambda one: len(one.problems) + bool(one.reason and not one.can_work),
+    ),
     "sparkmirror_held_bytes": ("Record data in the memory of tasks.", lambda one: one.held_bytes),
 }
 _LATENCIES: dict[str, tuple[str, Callable[[FlowSnapshot], LatencyPercentiles | None]]] = {
@@ -83,6 +87,7 @@ class FlowCollector(Collector):
                 GaugeMetricFamily(name, doc, labels=["flow", "quantile"]), flows, latency
             )
         yield _states(flows)
+        yield _clusters(flows)
         yield _incidents(flows)
         yield _groups(flows)
         yield _topology(flows)
@@ -125,6 +130,18 @@ def _states(flows: Sequence[FlowSnapshot]) -> Metric:
     for one in flows:
         for state in FlowState:
             family.add_metric([one.flow, state.value], float(one.state is state))
+    return family
+
+
+def _clusters(flows: Sequence[FlowSnapshot]) -> Metric:
+    family = GaugeMetricFamily(
+        "sparkmirror_cluster_reachable",
+        "0 while the source or the target of a flow does not answer.",
+        labels=["flow", "cluster"],
+    )
+    for one in flows:
+        for cluster, reason in one.unreachable.items():
+            family.add_metric([one.flow, cluster], float(not reason))
     return family
 
 

@@ -59,6 +59,13 @@ class WorkerStatus(_Shape):
     message: str
 
 
+class Readiness(_Shape):
+    """Whether all flows of a process can work; `message` has the reasons why not."""
+
+    status: Literal["ready", "not ready"]
+    message: str
+
+
 class ConnectorTaskId(_Shape):
     """A task of a connector."""
 

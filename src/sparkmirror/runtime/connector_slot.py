@@ -26,7 +26,12 @@ from sparkmirror.connectors.desired_state import (
 )
 from sparkmirror.connectors.lag_monitor import LagMonitor
 from sparkmirror.formats.connect_status_records import RunState
-from sparkmirror.spark.flow_status import FlowSnapshot, FlowState, FlowStatus
+from sparkmirror.spark.flow_status import (
+    FlowSnapshot,
+    FlowState,
+    FlowStatus,
+    with_unreachable_clusters,
+)
 
 SLOW_SECONDS = 8.0  # for a clean end
 _IDLE_STATES = {
@@ -35,6 +40,7 @@ _IDLE_STATES = {
     DesiredState.STANDBY: FlowState.STANDBY,
     None: FlowState.STOPPED,
 }
+_ON_REQUEST = {DesiredState.PAUSED, DesiredState.STOPPED}
 LagMonitorBuilder = Callable[[FlowSettings, Callable[[], FlowStatus]], LagMonitor]
 _log = logging.getLogger(__name__)
 
@@ -87,6 +93,8 @@ class ConnectorSlot:
         """Apply a polled state; stop an instance that does not match it."""
         before, self.is_released = self.desired, False
         desired = None if connector is None else connector.desired
+        if desired is not before and {desired, before} & _ON_REQUEST and desired is not None:
+            _log.info(f"Connector {self.name}: {desired.value}")
         if desired is DesiredState.RUNNING and before is not DesiredState.RUNNING:
             self._return_to_running(before)
         if desired is not DesiredState.RUNNING:
@@ -189,7 +197,8 @@ class ConnectorSlot:
         if self._shown_failure and self.desired is not DesiredState.STOPPED:
             reason = self._shown_failure.partition("\n")[0]
             return replace(now, state=FlowState.FAILED, reason=reason)
-        return replace(now, state=_IDLE_STATES.get(self.desired, FlowState.STARTING))
+        idle = replace(now, state=_IDLE_STATES.get(self.desired, FlowState.STARTING), reason="")
+        return with_unreachable_clusters(idle)
 
     def view(self) -> InstanceView:
         instance = self.instance

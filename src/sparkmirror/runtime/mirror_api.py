@@ -29,7 +29,7 @@ from sparkmirror.connect.api import (
     SignedBody,
     StateInfo,
 )
-from sparkmirror.connect.connector_queries import ConnectorQueries, as_restarting
+from sparkmirror.connect.connector_queries import ConnectorQueries, as_restarting, readiness
 from sparkmirror.connect.log_levels import LogLevels
 from sparkmirror.connect.offset_alterations import OffsetEntry
 from sparkmirror.connectors.connector_states import ConnectorState, ReportedState
@@ -41,7 +41,7 @@ from sparkmirror.formats.connect_json import Json
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.policy.loading import load_policy
 from sparkmirror.runtime.mirror_reconciler import MirrorFlow, connector_name
-from sparkmirror.spark.flow_status import FlowState
+from sparkmirror.spark.flow_status import FlowSnapshot, FlowState
 from sparkmirror.state.offset_store import OffsetStore
 
 _COMMAND_SECONDS = 30.0
@@ -92,6 +92,7 @@ class MirrorApi(ConnectorQueries):
         self._parsed_run = parsed_run
         self._worker_id = worker_id
         self._cluster_id: str | None = None
+        self._has_started = False
 
     # --- the process
 
@@ -111,19 +112,21 @@ class MirrorApi(ConnectorQueries):
         }
 
     def health(self) -> tuple[int, Mapping[str, str]]:
-        """Healthy once every flow runs here or is known to run elsewhere."""
-        instances = self._instances()
-        snapshots = [flow.snapshot(instances) for flow in self._flows()]
-        failed = [one for one in snapshots if one.state is FlowState.FAILED]
-        if failed:
-            message = f"{failed[0].flow}: {failed[0].reason}"
-            return HTTPStatus.INTERNAL_SERVER_ERROR, {"status": "unhealthy", "message": message}
-        starting = [one.flow for one in snapshots if one.state is FlowState.STARTING]
-        if starting:
+        """Healthy once the process has started; a restart would not bring a cluster up."""
+        starting = [one.flow for one in self._snapshots() if one.state is FlowState.STARTING]
+        self._has_started = self._has_started or not starting
+        if not self._has_started:
             message = f"Worker is still starting up: {', '.join(starting)}."
             return HTTPStatus.SERVICE_UNAVAILABLE, {"status": "starting", "message": message}
         message = "Worker has completed startup and is ready to handle requests."
         return HTTPStatus.OK, {"status": "healthy", "message": message}
+
+    def readiness(self) -> tuple[int, Mapping[str, str]]:
+        return readiness(self._snapshots())
+
+    def _snapshots(self) -> list[FlowSnapshot]:
+        instances = self._instances()
+        return [flow.snapshot(instances) for flow in self._flows()]
 
     def stage(self) -> str:
         """Always empty: no request waits for the process."""

@@ -88,6 +88,9 @@ class MemoryWorker(ConnectorQueries):
         message = "Worker has completed startup and is ready to handle requests."
         return 200, {"status": "healthy", "message": message}
 
+    def readiness(self) -> tuple[int, Mapping[str, str]]:
+        return 200, {"status": "ready", "message": "All flows of this process can work."}
+
     def stage(self) -> str:
         """Nothing is ever under way."""
         return ""

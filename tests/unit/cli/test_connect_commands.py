@@ -96,20 +96,65 @@ def test_the_program_has_the_command(line: str) -> None:
 
 
 def test_connectors_are_lines_with_tabs(server: StubWorker) -> None:
-    """Name, type, state, tasks, worker, class."""
+    """Name, type, state, tasks, worker, class, lag, latency and problem."""
     server.replay(*LISTED)
     done = run("get connectors")
     assert done.exit_code == 0, done.output
-    assert done.stdout.splitlines() == [
-        "beat\tsource\tRUNNING\t1/1\tHOST:PORT\tMirrorHeartbeatConnector",
-        "broken\tsource\tFAILED\t0/0\tHOST:PORT\tMirrorHeartbeatConnector",
-        "resting\tsource\tPAUSED\t0/0\tHOST:PORT\tMirrorHeartbeatConnector",
+    lines = done.stdout.splitlines()
+    lines[1], _, cause = lines[1].rpartition("\t")
+    assert cause.endswith("Invalid url in bootstrap.servers: 127.0.0.1:no")
+    assert lines == [
+        "beat\tsource\tRUNNING\t1/1\tHOST:PORT\tMirrorHeartbeatConnector\t-\t-\t",
+        "broken\tsource\tFAILED\t0/0\tHOST:PORT\tMirrorHeartbeatConnector\t-\t-",
+        "resting\tsource\tPAUSED\t0/0\tHOST:PORT\tMirrorHeartbeatConnector\t-\t-\t",
     ]
+
+
+COPY = {
+    "name": "m",
+    "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
+    "topics": "t",
+}
+DOWN = "Cluster 'b' cannot be reached."
+LAG = {
+    "name": "m", "lag": None, "knownLag": 1200, "unknownPartitions": 1,
+    "replicationLatencyMs": {"p50": 9.5, "p99": 61_000.0}, "copyLatencyMs": None,
+}  # fmt: skip
+
+
+def test_lag_latency_and_warnings_are_shown_beside_the_state(server: StubWorker) -> None:
+    """Connect's word for the state stays; a Java worker has neither lag nor warning."""
+    state = {**RUNNING["connector"], "warning": DOWN}  # type: ignore[dict-item]
+    status = {**RUNNING, "connector": state, "tasks": []}
+    listed = {"m": {"status": status, "info": info(COPY).body}}
+    server.on("GET", "/connectors", StubResponse(200, ["m"]))
+    server.on("GET", "/connectors?expand=status&expand=info", StubResponse(200, listed))
+    server.on("GET", "/connectors/m", info(COPY))
+    server.on("GET", "/connectors/m/status", StubResponse(200, status))
+    server.on("GET", "/connectors/m/lag", StubResponse(200, LAG))
+    columns = run("get connectors").stdout.rstrip("\n").split("\t")
+    assert columns[2:4] == ["RUNNING", "0/0"]
+    assert columns[6:] == [">=1,200", "1 min 1 s", DOWN]
+    found = json.loads(run("get connectors --json").stdout)[0]
+    assert found["warning"] == DOWN
+    assert {key: found[key] for key in LAG if key != "name"} == {
+        key: value for key, value in LAG.items() if key != "name"
+    }
+    lines = dict(line.split("\t") for line in run("describe m").stdout.splitlines())
+    assert (lines["state"], lines["warning"], lines["lag"]) == ("RUNNING", DOWN, ">=1,200")
+    assert lines["replication latency"] == "p50 9.5 ms p99 1 min 1 s"
+    assert lines["copy latency"] == "-"
+    assert json.loads(run("describe m --json").stdout)["knownLag"] == 1200
+
+    server.on("GET", "/connectors/m/lag", StubResponse(409, {"message": "rebalance"}))
+    assert run("get connectors").stdout.split("\t")[6:8] == ["unknown", "-"]
+    server.on("GET", "/connectors/m/lag", StubResponse(404, {"message": "HTTP 404 Not Found"}))
+    assert run("get connectors").stdout.split("\t")[6:8] == ["-", "-"]
 
 
 def test_a_terminal_gets_a_table(server: StubWorker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setenv("COLUMNS", "400")
     server.replay(*LISTED)
     lines = run("get connectors").stdout.splitlines()
     assert lines[0].split()[0].endswith("connector\x1b[0m") or "connector" in lines[0]
@@ -141,7 +186,7 @@ def test_only_those_in_a_state(server: StubWorker) -> None:
         "RUNNING",
         "0/1, 1 FAILED",
     ]
-    assert run("get tasks --state FAILED").stdout == "m\t0\tFAILED\tw:1\tBoom\n"
+    assert run("get tasks --state FAILED").stdout == "m\t0\tFAILED\tw:1\tBoom\t\n"
 
 
 def test_connectors_as_json_hide_passwords(server: StubWorker) -> None:
@@ -169,7 +214,7 @@ def test_one_connector_or_its_tasks_by_name(server: StubWorker) -> None:
     """Only that one is requested."""
     server.replay("GET /connectors/beat", "GET /connectors/beat/status")
     assert run("get connectors beat").stdout.startswith("beat\tsource\tRUNNING\t1/1\t")
-    assert run("get tasks beat").stdout == "beat\t0\tRUNNING\tHOST:PORT\t\n"
+    assert run("get tasks beat").stdout == "beat\t0\tRUNNING\tHOST:PORT\t\t\n"
     assert json.loads(run("get tasks beat --json").stdout) == [
         {"connector": "beat", "id": 0, "state": "RUNNING", "worker_id": "HOST:PORT",
          "version": "4.3.1"},
@@ -294,7 +339,9 @@ def test_what_a_server_says_cannot_steer_a_terminal(
     server.on("GET", "/connectors?expand=status&expand=info", StubResponse(200, {name: {
         "info": {"name": name, "config": {}, "tasks": [], "type": "source"},
     }}))  # fmt: skip
-    assert run("get connectors").stdout == "a\\x1b]0;owned\\x07 b c\\ud800\tsource\t-\t-\t-\t\n"
+    assert run("get connectors").stdout == (
+        "a\\x1b]0;owned\\x07 b c\\ud800\tsource\t-\t-\t-\t\t-\t-\t\n"
+    )
     assert json.loads(run("get connectors --json").stdout)[0]["name"] == name
     server.on("GET", "/connectors", StubResponse(500, {"message": "\x1b]0;owned\x07"}))
     assert "\x1b" not in run("get connectors").stderr

@@ -258,11 +258,20 @@ def test_an_unknown_connector_is_not_found(bench: Bench) -> None:
         assert refused.value.status == 404
 
 
-def test_health_is_that_of_the_worst_flow(bench: Bench) -> None:
-    """A pair that runs elsewhere is well."""
-    assert bench.api.health()[0] == 200
+def test_health_is_that_of_the_process_and_readiness_that_of_its_flows(bench: Bench) -> None:
+    """A flow that runs elsewhere is ready; a restart would not help a failed one."""
     bench.status.set_state(FlowState.STARTING)
     assert bench.api.health()[0] == 503
+    assert bench.api.readiness()[0] == 503
+    bench.status.set_state(FlowState.RUNNING)
+    assert bench.api.health()[0] == 200
+    assert bench.api.readiness()[0] == 200
+    bench.status.set_state(FlowState.STARTING)
+    assert bench.api.health()[0] == 200
+    assert bench.api.readiness()[0] == 503
     bench.status.set_state(FlowState.FAILED, "broken")
-    status, answer = bench.api.health()
-    assert (status, answer["message"]) == (500, "a->b: broken")
+    assert bench.api.health()[0] == 200
+    assert bench.api.readiness() == (
+        503,
+        {"status": "not ready", "message": "a->b: FAILED broken"},
+    )

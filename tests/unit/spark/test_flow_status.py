@@ -437,3 +437,48 @@ def test_a_flood_does_not_drown_the_log(caplog: pytest.LogCaptureFixture) -> Non
     assert caplog.records[-1].message == "a->b: dead-letter: 490 more"
     assert len(tally.recent) == 20
     assert tally.recent[-1] == str(incident(499, IncidentKind.DEAD_LETTER))
+
+
+def test_a_flow_with_an_unreachable_cluster_is_retrying() -> None:
+    """The reason is shown once; problems of single partitions are consequences."""
+    down = "Cluster 'b' cannot be reached at b1:9092 (connecting: ECONNREFUSED). Check it."
+    lost = error_codes.CONNECTION_LOST
+    flow = FlowStatus("a->b")
+    flow.begin_epoch(1, [(ORDERS, 100, None), (PAYMENTS, 100, None)], {ORDERS: 0, PAYMENTS: 0})
+    flow.set_state(FlowState.RUNNING)
+    flow.on_progress(
+        progress(
+            row(100, 0, code=lost, trouble="b: a.orders-0: CONNECTION_LOST: b1"),
+            PartitionProgress(
+                *PAYMENTS, 100, 0, 100, 0, 0, lost, "b: a.payments-0: CONNECTION_LOST"
+            ),
+            trouble="cluster 'b': broker b1: ECONNREFUSED",
+        )
+    )
+    assert len(flow.snapshot().problems) == 2  # one of the partitions, and the task's
+    flow.set_problem("config sync", f"config sync: {down}")
+    flow.set_problem("orders", "another problem")
+    flow.set_unreachable("b", down, is_source=False)
+    now = flow.snapshot()
+    assert (now.state, now.reason) == (FlowState.RETRYING, down)
+    assert now.problems == ("another problem",)
+    assert not now.can_work
+    (task,) = flow.tasks()
+    assert task.warnings == (down,)
+    assert flow.restarted().snapshot().state is FlowState.RETRYING
+
+    flow.set_unreachable("b", "", is_source=False)
+    assert flow.snapshot().state is FlowState.RUNNING
+    assert flow.snapshot().can_work
+
+
+def test_the_lag_is_unknown_without_the_source(clock: list[float]) -> None:
+    """Also of a partition whose task waits at its end."""
+    flow = FlowStatus("a->b")
+    flow.begin_epoch(1, [(ORDERS, 100, None)], {ORDERS: 0})
+    flow.on_progress(progress(row(500, 400, end=500)))
+    clock[0] += 30.0
+    flow.on_progress(progress())
+    assert flow.snapshot().lag == 0
+    flow.set_unreachable("a", "Cluster 'a' does not answer.", is_source=True)
+    assert (flow.snapshot().lag, flow.snapshot().unknown_lags) == (None, 1)
