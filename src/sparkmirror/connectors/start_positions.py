@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sparkmirror.config.settings import FlowSettings
+from sparkmirror.connectors.offset_resets import OffsetResets
 from sparkmirror.connectors.on_demand_topics import OnDemandTopics
 from sparkmirror.connectors.recreated_topics import find_recreated
 from sparkmirror.connectors.source_topics import MirroredPartition, MirroredPartitions
@@ -29,6 +30,7 @@ from sparkmirror.quantities import counted
 from sparkmirror.spark.epoch_runner import EpochResult
 from sparkmirror.spark.flow_status import FlowStatus
 from sparkmirror.state.incidents import STOP
+from sparkmirror.state.offset_resets import OffsetReset
 from sparkmirror.state.offset_store import OffsetStore
 from sparkmirror.task.messages import PartitionStart, Split
 
@@ -67,6 +69,8 @@ class StartPositions:
             connector=settings.source.name,
             source_alias=settings.flow.source,
         )
+        self._offset_resets = OffsetResets(settings, on_demand_topics.record_incidents)
+        self._resets: dict[TopicPartition, OffsetReset] = {}  # requested, not carried out yet
         self._positions: dict[TopicPartition, KnownPosition] = {}
         self._incomplete: dict[TopicPartition, StoredPosition] = {}
         self._from_beginning: set[TopicPartition] = set()  # start at the first source offset
@@ -81,6 +85,7 @@ class StartPositions:
         """Read the stored positions. Returns True, for the caller's retry loop."""
         stored = self._store.read()
         self.offsets_partitions = stored.partitions
+        self._resets = {tp: one for tp, one in stored.resets.items() if not one.error}
         for tp, position in stored.positions.items():
             self._register(tp, position)
         return True
@@ -138,6 +143,7 @@ class StartPositions:
     ) -> list[PartitionStart]:
         while self._forgotten:
             self._drop(self._forgotten.popleft())
+        self._apply_resets(mirrored)
         self._handle_recreated(mirrored)
         self._handle_truncated(mirrored)
         self._complete([one for one in mirrored if one.source not in self._positions])
@@ -147,6 +153,18 @@ class StartPositions:
             if one.source in self._positions and one.source not in self._stopped
         ]
         return [s for s in starts if s.stop_at is None or s.position < s.stop_at]
+
+    def _apply_resets(self, mirrored: MirroredPartitions) -> None:
+        """Carry out requested offset resets: no task runs now."""
+        if not self._resets:
+            return
+        stored = {tp: known.stored for tp, known in self._positions.items()}
+        moved = self._offset_resets.apply(self._resets, mirrored, self._incomplete | stored)
+        for tp, position in moved.items():
+            del self._resets[tp]
+            if position is not None:
+                self._positions.pop(tp, None)
+                self._register(tp, position)
 
     def _drop(self, topic: str) -> None:
         for known in (self._positions, self._incomplete, self._is_added):
