@@ -99,6 +99,31 @@ class PlannedReset:
         return f"{self.tp}: {now}, continues at {self.next_offset}: {found}"
 
 
+def planned_reset_json(one: PlannedReset) -> dict[str, str | int | None]:
+    return {
+        "topic": one.tp.topic,
+        "partition": one.tp.partition,
+        "targetTopic": one.target.topic,
+        "position": one.position,
+        "nextOffset": one.next_offset,
+        "deletedRecords": one.deleted,
+        "recordsTwice": one.twice,
+        "recordsMissing": one.missing,
+        "problem": one.problem,
+    }
+
+
+def pending_reset_json(tp: TopicPartition, one: OffsetReset) -> dict[str, str | int | bool]:
+    return {
+        "topic": tp.topic,
+        "partition": tp.partition,
+        "nextOffset": one.next_offset,
+        "requestedAt": datetime.fromtimestamp(one.time_ms / 1000, UTC).isoformat(),
+        "recopy": one.recopy,
+        "error": one.error,
+    }
+
+
 def not_empty(target: TopicPartition, records: int) -> str:
     """Why a partition cannot be copied again."""
     return (

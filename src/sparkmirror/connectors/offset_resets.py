@@ -95,13 +95,7 @@ class OffsetResets:
                 for one, downstream in self._with_downstream(client, accepted)
             ]
             self._update_map(client, offsets, ready)
-        self._record_incidents(
-            [
-                self._incident(one.plan)
-                for one in ready
-                if one.plan.missing or one.plan.twice or one.plan.recopy
-            ]
-        )
+        self._record_incidents([self._incident(one.plan) for one in ready if _has_effect(one.plan)])
         moved = {one.plan.tp: one.stored for one in ready}
         if moved:
             self._store.write(moved)
@@ -279,3 +273,8 @@ class OffsetResets:
             int(time.time() * 1000),
             policy,
         )
+
+
+def _has_effect(plan: PlannedReset) -> bool:
+    """Whether clusters differ afterwards; not if a reset is repeated after a crash."""
+    return plan.position != plan.next_offset and bool(plan.missing or plan.twice or plan.recopy)
