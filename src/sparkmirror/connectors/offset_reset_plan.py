@@ -7,18 +7,17 @@ source's first record into a remote partition that is empty, or is emptied first
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
+from typing import NamedTuple
 
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.connectors.source_topics import MirroredPartition, topic_rules
 from sparkmirror.errors import ArgumentError, BrokerError
 from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.kafka.admin import ClusterAdmin
-from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.kafka.descriptions import PartialResults
 from sparkmirror.model import TopicPartition
 from sparkmirror.policy.loading import load_policy
@@ -84,9 +83,6 @@ class PlannedReset:
         if self.recopy and not self.delete_records and self.target_end > self.target_start:
             return not_empty(self.target, self.target_end - self.target_start)
         return ""
-
-    def request(self, time_ms: int) -> OffsetReset:
-        return OffsetReset(self.next_offset, time_ms, self.recopy, self.delete_records)
 
     def __str__(self) -> str:
         now = "not copied yet" if self.position is None else f"at offset {self.position}"
@@ -181,36 +177,72 @@ def plan_reset(settings: FlowSettings, wish: ResetWish) -> list[PlannedReset]:
     """Plan a reset. ArgumentError: it cannot be done; ClusterError: a cluster cannot be read."""
     stored = read_positions(settings).positions
     mirrored = _selected(settings, wish, stored)
-    sources = [one.source for one in mirrored]
-    targets = [TopicPartition(one.remote_topic, one.source.partition) for one in mirrored]
-    with closing(ClusterClient(settings.source_admin)) as client:
-        source = ClusterAdmin(client.connection, client)
-        starts = _all(source.earliest_offsets(sources))
-        ends = _all(source.end_offsets(sources, settings.fetch.isolation_level))
-        next_offsets = _next_offsets(source, wish, starts, ends)
-    with ClusterAdmin(settings.target_admin) as target:
-        target_starts = _all(target.earliest_offsets(targets))
-        target_ends = _all(target.end_offsets(targets, "read_uncommitted"))
-    found: list[PlannedReset] = []
-    for one, remote in zip(mirrored, targets, strict=True):
-        tp, position = one.source, stored.get(one.source)
-        found.append(
-            PlannedReset(
-                tp,
-                remote,
-                next_offsets[tp],
-                None if position is None else position.offset + 1,
-                starts[tp],
-                ends[tp],
-                target_starts[remote],
-                target_ends[remote],
-                is_other(position.source_topic if position else None, one.topic_id),
-                is_other(position.target_topic if position else None, one.target_topic_id),
-                wish.recopy,
-                wish.delete_records,
-            )
+    bounds = read_bounds(settings, mirrored)
+    next_offsets = _next_offsets(settings, wish, bounds)
+    return [
+        planned_reset(
+            one,
+            bounds[one.source],
+            stored.get(one.source),
+            OffsetReset(next_offsets[one.source], 0, wish.recopy, wish.delete_records),
         )
-    return found
+        for one in mirrored
+    ]
+
+
+class LogBounds(NamedTuple):
+    """Where the logs of a source partition and of its remote partition start and end."""
+
+    log_start: int
+    log_end: int
+    target_start: int
+    target_end: int
+
+
+def read_bounds(
+    settings: FlowSettings, mirrored: Iterable[MirroredPartition]
+) -> dict[TopicPartition, LogBounds]:
+    """Read the bounds of partitions, by source partition."""
+    targets = {
+        one.source: TopicPartition(one.remote_topic, one.source.partition) for one in mirrored
+    }
+    with ClusterAdmin(settings.source_admin) as source:
+        starts = _all(source.earliest_offsets(targets))
+        ends = _all(source.end_offsets(targets, settings.fetch.isolation_level))
+    with ClusterAdmin(settings.target_admin) as target:
+        target_starts = _all(target.earliest_offsets(targets.values()))
+        target_ends = _all(target.end_offsets(targets.values(), "read_uncommitted"))
+    return {
+        tp: LogBounds(starts[tp], ends[tp], target_starts[remote], target_ends[remote])
+        for tp, remote in targets.items()
+    }
+
+
+def planned_reset(
+    one: MirroredPartition, bounds: LogBounds, stored: StoredPosition | None, reset: OffsetReset
+) -> PlannedReset:
+    """Compare a reset with the stored position of its partition."""
+    is_other_source = is_other(stored.source_topic if stored else None, one.topic_id)
+    is_other_target = is_other(stored.target_topic if stored else None, one.target_topic_id)
+    position = None if stored is None else stored.offset + 1
+    if stored is not None and stored.downstream is not None and not is_other_target:
+        # Records that were copied since the position was stored; markers count, too.
+        position = stored.offset + 1 + max(0, bounds.target_end - stored.downstream - 1)
+        position = max(stored.offset + 1, min(position, bounds.log_end))
+    return PlannedReset(
+        one.source,
+        TopicPartition(one.remote_topic, one.source.partition),
+        reset.next_offset,
+        position,
+        bounds.log_start,
+        bounds.log_end,
+        bounds.target_start,
+        bounds.target_end,
+        is_other_source,
+        is_other_target,
+        reset.recopy,
+        reset.delete_records,
+    )
 
 
 def is_other(stored: str | None, now: str | None) -> bool:
@@ -240,27 +272,26 @@ def _selected(
 
 
 def _next_offsets(
-    source: ClusterAdmin,
-    wish: ResetWish,
-    starts: Mapping[TopicPartition, int],
-    ends: Mapping[TopicPartition, int],
+    settings: FlowSettings, wish: ResetWish, bounds: Mapping[TopicPartition, LogBounds]
 ) -> Mapping[TopicPartition, int]:
     if wish.start == EARLIEST:
-        return starts
+        return {tp: one.log_start for tp, one in bounds.items()}
     if wish.start == LATEST:
-        return ends
+        return {tp: one.log_end for tp, one in bounds.items()}
     try:
         offset = int(wish.start)
     except ValueError:
-        found = _all(source.offsets_at(starts, parse_time(wish.start)))
-        return {tp: ends[tp] if at < 0 else at for tp, at in found.items()}
-    for tp, start in starts.items():
-        if not start <= offset <= ends[tp]:
+        time_ms = parse_time(wish.start)
+        with ClusterAdmin(settings.source_admin) as source:
+            found = _all(source.offsets_at(bounds, time_ms))
+        return {tp: bounds[tp].log_end if at < 0 else at for tp, at in found.items()}
+    for tp, one in bounds.items():
+        if not one.log_start <= offset <= one.log_end:
             raise ArgumentError(
-                f"Offset {offset} is not in the log of {tp}, which has the offsets {start} to "
-                f"{ends[tp]}."
+                f"Offset {offset} is not in the log of {tp}, which has the offsets "
+                f"{one.log_start} to {one.log_end}."
             )
-    return dict.fromkeys(starts, offset)
+    return dict.fromkeys(bounds, offset)
 
 
 def parse_time(text: str) -> int:
@@ -284,4 +315,6 @@ def _all(result: PartialResults[TopicPartition, int]) -> Mapping[TopicPartition,
 def request_resets(settings: FlowSettings, plan: Sequence[PlannedReset]) -> None:
     """Store the requests; the source connector carries them out when it starts."""
     now = round(datetime.now(UTC).timestamp() * 1000)
-    offset_store(settings).write_resets({one.tp: one.request(now) for one in plan})
+    offset_store(settings).write_resets(
+        {one.tp: OffsetReset(one.next_offset, now, one.recopy, one.delete_records) for one in plan}
+    )

@@ -22,7 +22,12 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 
 from sparkmirror.config.settings import FlowSettings
-from sparkmirror.connectors.offset_reset_plan import PlannedReset, is_other, offset_store
+from sparkmirror.connectors.offset_reset_plan import (
+    PlannedReset,
+    offset_store,
+    planned_reset,
+    read_bounds,
+)
 from sparkmirror.connectors.source_topics import MirroredPartition
 from sparkmirror.connectors.target_log_ends import TargetLogEnds
 from sparkmirror.errors import BrokerError
@@ -82,9 +87,14 @@ class OffsetResets:
         wanted = [one for one in mirrored if one.source in resets and not resets[one.source].error]
         if not wanted:
             return {}
+        bounds = read_bounds(self._settings, wanted)
+        plans = [
+            planned_reset(one, bounds[tp], positions.get(tp), resets[tp])
+            for one in wanted
+            for tp in (one.source,)
+        ]
         with closing(ClusterClient(self._settings.target_admin)) as client:
             admin = ClusterAdmin(client.connection, client)
-            plans = self._plans(admin, resets, wanted, positions)
             refused = {one.tp: one.problem for one in plans if one.problem}
             refused |= self._delete_records(admin, [one for one in plans if one.delete_records])
             accepted = [one for one in plans if one.tp not in refused]
@@ -108,44 +118,6 @@ class OffsetResets:
         for tp, reason in refused.items():
             _log.warning(f"{self._flow}: the offset reset of {tp} is refused: {reason}")
         return {**moved, **dict.fromkeys(refused)}
-
-    def _plans(
-        self,
-        admin: ClusterAdmin,
-        resets: Mapping[TopicPartition, OffsetReset],
-        wanted: Sequence[MirroredPartition],
-        positions: Mapping[TopicPartition, StoredPosition],
-    ) -> list[PlannedReset]:
-        targets = {
-            one.source: TopicPartition(one.remote_topic, one.source.partition) for one in wanted
-        }
-        starts = admin.earliest_offsets(targets.values())
-        ends = admin.end_offsets(targets.values(), "read_uncommitted")
-        with ClusterAdmin(self._settings.source_admin) as source:
-            log_starts = source.earliest_offsets(targets)
-        for error in (*starts.failed.values(), *ends.failed.values(), *log_starts.failed.values()):
-            raise error
-        found: list[PlannedReset] = []
-        for one in wanted:
-            tp, before = one.source, positions.get(one.source)
-            target, request = targets[tp], resets[tp]
-            found.append(
-                PlannedReset(
-                    tp,
-                    target,
-                    request.next_offset,
-                    None if before is None else before.offset + 1,
-                    log_starts.found[tp],
-                    request.next_offset,
-                    starts.found[target],
-                    ends.found[target],
-                    is_other(before.source_topic if before else None, one.topic_id),
-                    is_other(before.target_topic if before else None, one.target_topic_id),
-                    request.recopy,
-                    request.delete_records,
-                )
-            )
-        return found
 
     def _delete_records(
         self, admin: ClusterAdmin, plans: Sequence[PlannedReset]
