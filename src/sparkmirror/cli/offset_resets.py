@@ -42,6 +42,7 @@ Row = Mapping[str, Any]
 
 _HEADINGS = ("topic", "continues at", "instead of", "remote topic", "deleted", "twice", "missing")
 _POLL_SECONDS = 0.5
+_CHECK_SECONDS = 3.0
 _REQUEST_SECONDS = 30.0
 _IDLE_STATES = ("PAUSED", "STOPPED")
 
@@ -80,6 +81,7 @@ class _FlowOfFile:
         self._resets = FlowResets(self._settings, groups[chosen])
         self._wish = wish
         self._timeout = timeout
+        self._check_at = 0.0  # for a process that has ended
         self.name = str(chosen)
         self.resume = f"sparkmirror resume '{chosen}.MirrorSourceConnector' --url {file}"
 
@@ -98,7 +100,12 @@ class _FlowOfFile:
         return self._resets.start(self._timeout) is not Runner.IDLE_PROCESS
 
     def pending(self) -> Sequence[Row]:
-        return [pending_reset_json(tp, one) for tp, one in sorted(self._resets.pending().items())]
+        found = self._resets.pending()
+        if any(not one.error for one in found.values()) and time.monotonic() > self._check_at:
+            self._check_at = time.monotonic() + _CHECK_SECONDS
+            if self._resets.carry_out_unless_running(self._timeout):
+                found = self._resets.pending()
+        return [pending_reset_json(tp, one) for tp, one in sorted(found.items())]
 
 
 class _ConnectorOfWorker:

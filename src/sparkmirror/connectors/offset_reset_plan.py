@@ -219,14 +219,23 @@ def read_bounds(
 
 
 def planned_reset(
-    one: MirroredPartition, bounds: LogBounds, stored: StoredPosition | None, reset: OffsetReset
+    one: MirroredPartition,
+    bounds: LogBounds,
+    stored: StoredPosition | None,
+    reset: OffsetReset,
+    *,
+    may_lag: bool = True,
 ) -> PlannedReset:
-    """Compare a reset with the stored position of its partition."""
+    """Compare a reset with the stored position of its partition.
+
+    `may_lag`: records may have been copied since the position was stored.
+    """
     is_other_source = is_other(stored.source_topic if stored else None, one.topic_id)
     is_other_target = is_other(stored.target_topic if stored else None, one.target_topic_id)
     position = None if stored is None else stored.offset + 1
-    if stored is not None and stored.downstream is not None and not is_other_target:
-        # Records that were copied since the position was stored; markers count, too.
+    is_same = not is_other_source and not is_other_target
+    if may_lag and is_same and stored is not None and stored.downstream is not None:
+        # Markers count, too.
         position = stored.offset + 1 + max(0, bounds.target_end - stored.downstream - 1)
         position = max(stored.offset + 1, min(position, bounds.log_end))
     return PlannedReset(

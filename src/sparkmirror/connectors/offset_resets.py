@@ -31,7 +31,7 @@ from sparkmirror.connectors.offset_reset_plan import (
 from sparkmirror.connectors.source_topics import MirroredPartition
 from sparkmirror.connectors.target_log_ends import TargetLogEnds
 from sparkmirror.errors import BrokerError
-from sparkmirror.formats.map_chunk import MapChunk
+from sparkmirror.formats.map_chunk import CopiedBefore, MapChunk
 from sparkmirror.formats.mm2_records import OffsetSync
 from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.kafka.admin import ClusterAdmin
@@ -88,8 +88,9 @@ class OffsetResets:
         if not wanted:
             return {}
         bounds = read_bounds(self._settings, wanted)
+        may_lag = not self._settings.transactions.is_enabled  # else records and positions agree
         plans = [
-            planned_reset(one, bounds[tp], positions.get(tp), resets[tp])
+            planned_reset(one, bounds[tp], positions.get(tp), resets[tp], may_lag=may_lag)
             for one in wanted
             for tp in (one.source,)
         ]
@@ -186,7 +187,7 @@ class OffsetResets:
                     tp, MapChunk(plan.next_offset, target, plan.next_offset, target, ())
                 )
             elif plan.position is not None and plan.next_offset < plan.position:
-                offsets.set_copied_before(tp, plan.position)
+                offsets.set_copied_before(tp, CopiedBefore(plan.position, plan.target_end))
         replaced = [one for one in ready if one.is_new_target]
         if replaced:
             self._delete_checkpoints(client, {one.plan.target for one in replaced})

@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from shlex import quote
 
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.connectors.offset_resets import OffsetResets
@@ -32,6 +33,7 @@ from sparkmirror.spark.flow_status import FlowStatus
 from sparkmirror.state.incidents import STOP
 from sparkmirror.state.offset_resets import OffsetReset
 from sparkmirror.state.offset_store import OffsetStore
+from sparkmirror.state.remedies import flow_place
 from sparkmirror.task.messages import PartitionStart, Split
 
 _log = logging.getLogger(__name__)
@@ -61,6 +63,7 @@ class StartPositions:
     ) -> None:
         self._settings = settings
         self._flow = settings.flow
+        self._place = flow_place(str(settings.flow), settings.source.name)
         self._status = status
         self._on_demand_topics = on_demand_topics
         self._store = OffsetStore(
@@ -213,7 +216,8 @@ class StartPositions:
                 self._status.set_problem(
                     f"recreated {tp}",
                     f"{self._flow.target}: {one.mirrored.remote_topic} was deleted and created "
-                    f"again, and target.recreated.policy is stop: {tp} waits",
+                    f"again, and target.recreated.policy is stop: {tp} waits; to copy it again: "
+                    f"sparkmirror offsets recopy {self._place} --topic {quote(tp.topic)}",
                 )
                 continue
             del self._positions[tp]
@@ -356,7 +360,9 @@ class StartPositions:
                 self._status.set_problem(
                     f"reset {tp}",
                     f"{self._flow.source}: {tp}: no offset is stored and auto.offset.reset is "
-                    "none; store an offset or set it to earliest or latest",
+                    "none; set it to earliest or latest, or choose a start: sparkmirror offsets "
+                    f"reset {self._place} --topic {quote(tp.topic)} --partition {tp.partition} "
+                    "--to earliest",
                 )
             return {}
         if reset == "earliest":

@@ -13,7 +13,8 @@ from the chunk's first offsets. Inside a run target = source + constant. UVARINT
 base 128, unsigned. A topic without gaps is one run: about 30 bytes.
 
 A key with the first source offset -1 is no chunk: `covered` is the offset up to which records are
-being copied again, after a reset to an earlier offset.
+being copied again, after a reset to an earlier offset; the new copies start at the first target
+offset.
 """
 
 from __future__ import annotations
@@ -120,16 +121,20 @@ class MapChunk:
         return cls(first, target_first, covered, target_covered, tuple(runs))
 
 
-def copied_before_value(until: int) -> bytes:
-    """Encode that the records before an offset were copied once already."""
-    return _HEADER.pack(_VERSION, until, 0, 0)
+class CopiedBefore(NamedTuple):
+    """Source offsets before `until` were copied once already; again from `target_first` on."""
 
+    until: int
+    target_first: int
 
-def read_copied_before(value: bytes) -> int:
-    """Decode what `copied_before_value` has encoded."""
-    read_header(0, value)
-    until: int = _HEADER.unpack_from(value)[1]
-    return until
+    def value(self) -> bytes:
+        return _HEADER.pack(_VERSION, self.until, self.target_first, self.target_first)
+
+    @classmethod
+    def from_value(cls, value: bytes) -> CopiedBefore:
+        target_first, _record = read_header(0, value)
+        until: int = _HEADER.unpack_from(value)[1]
+        return cls(until, target_first)
 
 
 def read_header(first: int, value: bytes) -> tuple[int, int | None]:

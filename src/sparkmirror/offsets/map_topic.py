@@ -15,9 +15,8 @@ from sparkmirror.errors import StaleOffsetError, WireError
 from sparkmirror.formats.map_chunk import (
     COPIED_BEFORE,
     ChunkKey,
+    CopiedBefore,
     MapChunk,
-    copied_before_value,
-    read_copied_before,
     read_header,
 )
 from sparkmirror.kafka.cluster_client import ClusterClient
@@ -45,7 +44,7 @@ class MapTopic:
         self.maps: dict[TopicPartition, OffsetMap] = {}
         self.invalid: list[ChunkKey] = []  # replaced by newer chunks: to be deleted
         self.unreadable = 0  # records that are not chunks
-        self._copied_before: dict[TopicPartition, int] = {}  # until here: being copied again
+        self._copied_before: dict[TopicPartition, CopiedBefore] = {}
 
     def refresh(self, timeout_seconds: float = 60.0) -> None:
         """Read what was written since the last call."""
@@ -71,7 +70,8 @@ class MapTopic:
             if key.first == COPIED_BEFORE:
                 self._copied_before.pop(key.topic_partition, None)
                 if record.value:
-                    self._copied_before[key.topic_partition] = read_copied_before(record.value)
+                    again = CopiedBefore.from_value(record.value)
+                    self._copied_before[key.topic_partition] = again
                 return
             target_first, first = (
                 read_header(key.first, record.value) if record.value else (0, None)
@@ -112,18 +112,19 @@ class MapTopic:
 
     def forget_finished_copies(self) -> None:
         """Delete the records of `set_copied_before` that have no effect any more."""
-        finished = [
-            tp
-            for tp, until in self._copied_before.items()
-            if tp in self.maps and len(self.maps[tp]) and self.bounds(tp)[1] >= until
-        ]
-        self.delete([ChunkKey(tp, COPIED_BEFORE) for tp in finished])
+        finished = []
+        for tp, again in self._copied_before.items():
+            if tp in self.maps and len(self.maps[tp]):
+                _, covered, _, target_end = self.bounds(tp)
+                if covered >= again.until and target_end > again.target_first:
+                    finished.append(ChunkKey(tp, COPIED_BEFORE))
+        self.delete(finished)
 
-    def set_copied_before(self, tp: TopicPartition, until: int) -> None:
-        """Store that records before `until` are copied again: the copies before stay valid."""
-        until = max(until, self._copied_before.get(tp, 0))
-        key = ChunkKey(tp, COPIED_BEFORE).pack()
-        self._log.append({0: [(key, copied_before_value(until))]})
+    def set_copied_before(self, tp: TopicPartition, again: CopiedBefore) -> None:
+        """Store that records are copied again: the earlier copies stay valid meanwhile."""
+        before = self._copied_before.get(tp, again)
+        again = again._replace(until=max(again.until, before.until))
+        self._log.append({0: [(ChunkKey(tp, COPIED_BEFORE).pack(), again.value())]})
 
     # --- translation
 
@@ -132,12 +133,12 @@ class MapTopic:
 
         def translate(known: OffsetMap, load: Load) -> Translation | None:
             found = known.to_target(offset, load)
-            until = self._copied_before.get(tp)
-            if until is None or found is None:
+            again = self._copied_before.get(tp)
+            if again is None or found is None:
                 return found
             covered = known.bounds(load)[1]
             # The end of the copy is after the records that were copied before.
-            is_ahead = covered < until and offset >= covered
+            is_ahead = covered < again.until and offset >= covered
             return found._replace(fit=Fit.AGAIN) if is_ahead else found
 
         return self._translate(tp, translate)

@@ -12,7 +12,6 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Collection
 from contextlib import closing
 from enum import Enum
 
@@ -61,12 +60,21 @@ class FlowResets:
 
     def start(self, timeout_seconds: float) -> Runner:
         """Have the stored requests carried out; does not wait for a running process."""
-        with GroupAdmin(self._settings.target_admin) as admin:
-            found = admin.listings([self._group.group_id]).found.get(self._group.group_id)
-        if found is None or not found.is_active:
-            self._carry_out_here(timeout_seconds)
+        if self.carry_out_unless_running(timeout_seconds):
             return Runner.NOBODY
         return self._restart(timeout_seconds)
+
+    def carry_out_unless_running(self, timeout_seconds: float) -> bool:
+        """Carry the requests out here if no process runs the flow. Returns whether none does.
+
+        A killed process counts until its session has expired.
+        """
+        with GroupAdmin(self._settings.target_admin) as admin:
+            found = admin.listings([self._group.group_id]).found.get(self._group.group_id)
+        if found is not None and found.is_active:
+            return False
+        self._carry_out_here(timeout_seconds)
+        return True
 
     def _restart(self, timeout_seconds: float) -> Runner:
         """Restart the source connector with its tasks, unless it is paused or stopped."""
@@ -115,17 +123,6 @@ class FlowResets:
         resets = OffsetResets(settings, on_demand.record_incidents)
         topics = {tp.topic for tp in stored.resets}
         resets.apply(stored.resets, mirrored_partitions(settings, topics), stored.positions)
-
-    def wait(self, partitions: Collection[TopicPartition], timeout_seconds: float) -> bool:
-        """Wait until these requests are carried out or refused."""
-        deadline = time.monotonic() + timeout_seconds
-        while True:
-            pending = self.pending()
-            if all(tp not in pending or pending[tp].error for tp in partitions):
-                return True
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(_POLL_SECONDS)
 
 
 def fence_writers(settings: FlowSettings) -> None:
