@@ -13,6 +13,7 @@ from sparkmirror import __version__
 from sparkmirror.cli import connect_commands
 from sparkmirror.cli.check import check
 from sparkmirror.cli.command_groups import CommandGroup
+from sparkmirror.cli.dead_letters import app as dead_letters_app
 from sparkmirror.cli.groups import app as groups_app
 from sparkmirror.cli.init import init
 from sparkmirror.cli.ledger import ledger
@@ -203,6 +204,7 @@ app.command(
 )(submit_script)
 app.add_typer(groups_app, name="groups")
 app.add_typer(offsets_app, name="offsets")
+app.add_typer(dead_letters_app, name="dead-letters")
 app.add_typer(local_app, name="local")
 connect_commands.add_connect_commands(app)
 

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`sparkmirror offsets`: translate offsets between source and target."""
+"""`sparkmirror offsets`: translate offsets between source and target, reset positions."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,11 +14,13 @@ from rich.console import Console
 from rich.text import Text
 
 from sparkmirror.cli.command_groups import DefaultCommandGroup
+from sparkmirror.cli.connect_commands import Url, User
 from sparkmirror.cli.console import print_error, print_rows
 from sparkmirror.cli.groups import AsJson, File, FlowOption, select_one_flow
 from sparkmirror.cli.ledger import select_flows
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import FlowSettings
+from sparkmirror.connectors.offset_reset_plan import EARLIEST, ResetWish
 from sparkmirror.errors import SparkmirrorError
 from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.model import TopicPartition
@@ -30,8 +33,23 @@ HEADINGS = ("flow", "topic", "chunks", "from", "to", "target from", "target to")
 app = typer.Typer(
     cls=DefaultCommandGroup,
     no_args_is_help=True,
-    help="Translate offsets between source and target; show what the offset map covers.",
+    help="Translate offsets, show the offset map, reset positions, copy a topic again.",
 )
+MirrorFile = Annotated[
+    Path | None, typer.Argument(help="The MM2 properties file; none with --connector.")
+]
+ResetTopic = Annotated[str, typer.Option("--topic", help="The topic's name on the source.")]
+Partitions = Annotated[
+    list[int] | None, typer.Option("--partition", min=0, help="Only this one (repeat the option).")
+]
+ConnectorOption = Annotated[
+    str | None, typer.Option("--connector", help="A connector of the worker at --url.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would change; change nothing.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
+WaitSeconds = Annotated[
+    float, typer.Option("--timeout", min=0, help="Seconds to wait until it is carried out.")
+]
 
 
 @app.command(
@@ -112,6 +130,88 @@ def _as_json(flow: str, tp: TopicPartition, chunks: int, *bounds: int) -> dict[s
     names = ("offset", "endOffset", "targetOffset", "targetEndOffset")
     found: dict[str, str | int] = {"flow": flow, "topic": tp.topic, "partition": tp.partition}
     return {**found, "chunks": chunks, **dict(zip(names, bounds, strict=True))}
+
+
+@app.command(
+    "reset",
+    epilog="Examples:  sparkmirror offsets reset mm2.properties --topic orders --to earliest "
+    "--dry-run  |  sparkmirror offsets reset mm2.properties --topic orders --partition 3 --to 1200 "
+    "--yes  |  sparkmirror offsets reset --connector a-b --url http://worker:8083 --topic orders "
+    "--to 2026-01-31T12:00:00Z",
+)
+def reset(
+    file: MirrorFile = None,
+    *,
+    topic: ResetTopic,
+    to: Annotated[
+        str,
+        typer.Option("--to", help="earliest, latest, an offset, or a time in ISO 8601 (UTC)."),
+    ] = EARLIEST,
+    partition: Partitions = None,
+    flow: FlowOption = None,
+    connector: ConnectorOption = None,
+    url: Url = "http://localhost:8083",
+    user: User = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    cancel: Annotated[
+        bool, typer.Option("--cancel", help="Cancel a reset that is not carried out yet.")
+    ] = False,
+    timeout: WaitSeconds = 60.0,
+    as_json: AsJson = False,
+) -> None:
+    """Continue copying a topic at another offset; nothing on the target is deleted.
+
+    Only this flow's copying restarts. Exit codes: 0 done, or stored for a paused connector;
+    1 refused; 2 wrong usage; 3 stored, but not carried out in time.
+    """
+    from sparkmirror.cli import offset_resets  # noqa: PLC0415 - imports the runtime
+
+    if cancel and file is not None:
+        raise typer.Exit(offset_resets.cancel_resets(file, flow, topic))
+    wish = ResetWish(topic, tuple(partition or ()), to)
+    options = offset_resets.ResetOptions(dry_run, yes, as_json, timeout)
+    place = offset_resets.Place(file, flow, connector, url, user)
+    raise typer.Exit(offset_resets.reset(place, wish, options))
+
+
+@app.command(
+    "recopy",
+    epilog="Examples:  sparkmirror offsets recopy mm2.properties --topic orders --dry-run  |  "
+    "sparkmirror offsets recopy mm2.properties --topic orders --delete-target-records",
+)
+def recopy(
+    file: MirrorFile = None,
+    *,
+    topic: ResetTopic,
+    partition: Partitions = None,
+    flow: FlowOption = None,
+    delete_target_records: Annotated[
+        bool,
+        typer.Option(
+            "--delete-target-records", help="First delete all records of the remote topic."
+        ),
+    ] = False,
+    connector: ConnectorOption = None,
+    url: Url = "http://localhost:8083",
+    user: User = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    timeout: WaitSeconds = 60.0,
+    as_json: AsJson = False,
+) -> None:
+    """Copy a topic from the beginning into a remote topic that is empty or was recreated.
+
+    Refused if the remote topic has records, unless they are deleted first. Exit codes: as `reset`.
+    """
+    from sparkmirror.cli import offset_resets  # noqa: PLC0415 - imports the runtime
+
+    wish = ResetWish(
+        topic, tuple(partition or ()), recopy=True, delete_records=delete_target_records
+    )
+    options = offset_resets.ResetOptions(dry_run, yes, as_json, timeout)
+    place = offset_resets.Place(file, flow, connector, url, user)
+    raise typer.Exit(offset_resets.reset(place, wish, options))
 
 
 @contextmanager

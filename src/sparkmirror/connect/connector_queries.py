@@ -18,6 +18,7 @@ from sparkmirror.config.keys.connector_classes import (
     resolve_class_name,
 )
 from sparkmirror.config.keys.worker_keys import BYTE_ARRAY_CONVERTER
+from sparkmirror.config.settings import FlowSettings
 from sparkmirror.config.worker_config import WorkerConfig
 from sparkmirror.connect import api_errors
 from sparkmirror.connect.api import (
@@ -31,11 +32,19 @@ from sparkmirror.connect.api import (
 )
 from sparkmirror.connect.config_cache import without_providers
 from sparkmirror.connect.log_levels import LogLevels
+from sparkmirror.connect.offset_reset_requests import (
+    pending_resets,
+    planned_reset,
+    requested_reset,
+)
 from sparkmirror.connectors.desired_state import InstanceView
+from sparkmirror.connectors.offset_reset_plan import PlannedReset, ResetWish
 from sparkmirror.errors import ConfigError, join_sentences
 from sparkmirror.formats.connect_fields import Config
 from sparkmirror.formats.connect_status_records import RunState
+from sparkmirror.model import TopicPartition
 from sparkmirror.spark.flow_status import FlowSnapshot
+from sparkmirror.state.offset_resets import OffsetReset
 
 
 class ConnectorQueries(ABC):
@@ -55,6 +64,10 @@ class ConnectorQueries(ABC):
     @abstractmethod
     def _tasks(self, name: str) -> Sequence[Config]:
         """The task configs of a connector that exists."""
+
+    @abstractmethod
+    def _source_settings(self, name: str) -> FlowSettings:
+        """The settings of a source connector; ApiError 404, or 400 for another class."""
 
     @abstractmethod
     def _worker_config(self) -> WorkerConfig:
@@ -90,6 +103,15 @@ class ConnectorQueries(ABC):
         if view is None or not view.snapshot.copies:
             raise api_errors.copies_nothing(name)
         return ConnectorLag(name, view.snapshot, view.partition_lags())
+
+    def plan_offset_reset(self, name: str, wish: ResetWish) -> Sequence[PlannedReset]:
+        return planned_reset(self._source_settings(name), wish)
+
+    def request_offset_reset(self, name: str, wish: ResetWish) -> Sequence[PlannedReset]:
+        return requested_reset(self._source_settings(name), wish)
+
+    def pending_offset_resets(self, name: str) -> Mapping[TopicPartition, OffsetReset]:
+        return pending_resets(self._source_settings(name))
 
     def plugins(self, *, connectors_only: bool) -> list[Plugin]:
         found = [Plugin(one.java_name, "source", PLUGIN_VERSION) for one in ConnectorClass]

@@ -16,6 +16,8 @@ from http import HTTPStatus
 
 from sparkmirror import __version__
 from sparkmirror.config.connector_config import PLUGIN_VERSION, connector_class, read_connector
+from sparkmirror.config.keys.connector_classes import ConnectorClass
+from sparkmirror.config.settings import FlowSettings
 from sparkmirror.config.worker_config import WorkerConfig
 from sparkmirror.connect import api_errors
 from sparkmirror.connect.api import (
@@ -160,6 +162,15 @@ class WorkerApi(ConnectorQueries):
 
     def _tasks(self, name: str) -> Sequence[Config]:
         return self._group_state.configs.tasks(name)
+
+    def _source_settings(self, name: str) -> FlowSettings:
+        config = self.info(name).config
+        try:
+            if connector_class(config) is not ConnectorClass.SOURCE:
+                raise api_errors.no_source_connector(name)
+            return read_connector(config, self._file).settings
+        except ConfigError as error:
+            raise ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, str(error)) from error
 
     def _worker_config(self) -> WorkerConfig:
         return self._file

@@ -60,6 +60,7 @@ _NOT_MOVED = (
     GroupPositionState.ACTIVE,
     GroupPositionState.AHEAD,
     GroupPositionState.TOO_OLD,
+    GroupPositionState.COPIED_AGAIN,
     GroupPositionState.BEHIND_LOG_START,
 )
 ProgressCallback = Callable[[str], None]

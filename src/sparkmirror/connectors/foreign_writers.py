@@ -19,6 +19,7 @@ from sparkmirror.kafka.transactions import TransactionalIds
 from sparkmirror.spark.flow_status import FlowStatus
 from sparkmirror.state.incidents import Incident, IncidentKind
 from sparkmirror.state.offset_store import stored_producers
+from sparkmirror.state.remedies import with_command
 from sparkmirror.task.messages import OtherWriter
 
 _NO_ID = -1  # a producer without id is never ours
@@ -90,6 +91,6 @@ class ForeignWriters:
             f"{self._flow.target}: {who} belongs to no flow; its records are mixed with the "
             "mirrored ones"
         )
-        return Incident(
-            IncidentKind.FOREIGN_WRITER, writer.topic, writer.partition, -1, -1, -1, cause, time_ms
-        )
+        kind, tp = IncidentKind.FOREIGN_WRITER, (writer.topic, writer.partition)
+        found = Incident(kind, *tp, -1, -1, -1, cause, time_ms)
+        return with_command(found, str(self._flow))

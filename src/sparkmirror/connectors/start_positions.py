@@ -14,8 +14,10 @@ import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from shlex import quote
 
 from sparkmirror.config.settings import FlowSettings
+from sparkmirror.connectors.offset_resets import OffsetResets
 from sparkmirror.connectors.on_demand_topics import OnDemandTopics
 from sparkmirror.connectors.recreated_topics import find_recreated
 from sparkmirror.connectors.source_topics import MirroredPartition, MirroredPartitions
@@ -29,7 +31,9 @@ from sparkmirror.quantities import counted
 from sparkmirror.spark.epoch_runner import EpochResult
 from sparkmirror.spark.flow_status import FlowStatus
 from sparkmirror.state.incidents import STOP
+from sparkmirror.state.offset_resets import OffsetReset
 from sparkmirror.state.offset_store import OffsetStore
+from sparkmirror.state.remedies import flow_place
 from sparkmirror.task.messages import PartitionStart, Split
 
 _log = logging.getLogger(__name__)
@@ -59,6 +63,7 @@ class StartPositions:
     ) -> None:
         self._settings = settings
         self._flow = settings.flow
+        self._place = flow_place(str(settings.flow), settings.source.name)
         self._status = status
         self._on_demand_topics = on_demand_topics
         self._store = OffsetStore(
@@ -67,6 +72,8 @@ class StartPositions:
             connector=settings.source.name,
             source_alias=settings.flow.source,
         )
+        self._offset_resets = OffsetResets(settings, on_demand_topics.record_incidents)
+        self._resets: dict[TopicPartition, OffsetReset] = {}  # requested, not carried out yet
         self._positions: dict[TopicPartition, KnownPosition] = {}
         self._incomplete: dict[TopicPartition, StoredPosition] = {}
         self._from_beginning: set[TopicPartition] = set()  # start at the first source offset
@@ -81,6 +88,7 @@ class StartPositions:
         """Read the stored positions. Returns True, for the caller's retry loop."""
         stored = self._store.read()
         self.offsets_partitions = stored.partitions
+        self._resets = {tp: one for tp, one in stored.resets.items() if not one.error}
         for tp, position in stored.positions.items():
             self._register(tp, position)
         return True
@@ -138,6 +146,7 @@ class StartPositions:
     ) -> list[PartitionStart]:
         while self._forgotten:
             self._drop(self._forgotten.popleft())
+        self._apply_resets(mirrored)
         self._handle_recreated(mirrored)
         self._handle_truncated(mirrored)
         self._complete([one for one in mirrored if one.source not in self._positions])
@@ -147,6 +156,18 @@ class StartPositions:
             if one.source in self._positions and one.source not in self._stopped
         ]
         return [s for s in starts if s.stop_at is None or s.position < s.stop_at]
+
+    def _apply_resets(self, mirrored: MirroredPartitions) -> None:
+        """Carry out requested offset resets: no task runs now."""
+        if not self._resets:
+            return
+        stored = {tp: known.stored for tp, known in self._positions.items()}
+        moved = self._offset_resets.apply(self._resets, mirrored, self._incomplete | stored)
+        for tp, position in moved.items():
+            del self._resets[tp]
+            if position is not None:
+                self._positions.pop(tp, None)
+                self._register(tp, position)
 
     def _drop(self, topic: str) -> None:
         for known in (self._positions, self._incomplete, self._is_added):
@@ -195,7 +216,8 @@ class StartPositions:
                 self._status.set_problem(
                     f"recreated {tp}",
                     f"{self._flow.target}: {one.mirrored.remote_topic} was deleted and created "
-                    f"again, and target.recreated.policy is stop: {tp} waits",
+                    f"again, and target.recreated.policy is stop: {tp} waits; to copy it again: "
+                    f"sparkmirror offsets recopy {self._place} --topic {quote(tp.topic)}",
                 )
                 continue
             del self._positions[tp]
@@ -338,7 +360,9 @@ class StartPositions:
                 self._status.set_problem(
                     f"reset {tp}",
                     f"{self._flow.source}: {tp}: no offset is stored and auto.offset.reset is "
-                    "none; store an offset or set it to earliest or latest",
+                    "none; set it to earliest or latest, or choose a start: sparkmirror offsets "
+                    f"reset {self._place} --topic {quote(tp.topic)} --partition {tp.partition} "
+                    "--to earliest",
                 )
             return {}
         if reset == "earliest":

@@ -15,7 +15,7 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 from sparkmirror.config.settings import FlowSettings
-from sparkmirror.formats.map_chunk import ChunkKey
+from sparkmirror.formats.map_chunk import COPIED_BEFORE, ChunkKey
 from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.cluster_client import ClusterClient
@@ -234,6 +234,6 @@ def delete_topic_state(
                 ChunkKey(tp, first)
                 for tp, known in offsets.maps.items()
                 if tp.topic in topics
-                for first in known.firsts
+                for first in (*known.firsts, COPIED_BEFORE)
             ]
         )

@@ -31,6 +31,7 @@ from sparkmirror.offsets.offset_map import Fit, Translation
 from sparkmirror.spark.epoch_runner import EpochResult
 from sparkmirror.spark.flow_status import FlowStatus
 from sparkmirror.state.incidents import STOP, Incident, IncidentKind
+from sparkmirror.state.remedies import with_command
 from sparkmirror.task.messages import PartitionStart, Split, TransactionStart
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.transaction import ProducerIdAndEpoch
@@ -160,7 +161,8 @@ class TransactionalStartPositions(StartPositions):
         waited, self._waiting = self._waiting, set()
         for incident, position in lost:
             if position is None:
-                self._wait(incident.tp, incident.cause)
+                named = with_command(incident, str(self._flow), self._settings.source.name)
+                self._wait(incident.tp, named.cause)
         self._wait_for_a_person(unchecked, log_ends)
         for tp in waited - self._waiting:
             self._status.set_problem(f"truncated {tp}", "")
@@ -222,7 +224,7 @@ class TransactionalStartPositions(StartPositions):
             f"{stored.downstream}"
         )
         if position is None:
-            cause += "; the offset map has no position to continue at: set the stored offset"
+            cause += "; the offset map has no position to continue at"
         elif policy == STOP:
             cause += "; target.truncated.policy is stop; set it to recopy"
         elif position.fit is not Fit.EXACT:

@@ -38,6 +38,7 @@ class Fit(Enum):
     EXACT = "exact"  # the same record; if it was not mirrored, the next one that was
     BEFORE = "before"  # older than the map: the map's first target offset
     AFTER = "after"  # not mirrored yet: the earliest possible target offset
+    AGAIN = "again"  # being copied again: the position among the earlier copies is not known
     NEAR = "near"  # in a hole of the map: at or before the true position, never after it
 
 

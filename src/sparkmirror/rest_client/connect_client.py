@@ -105,6 +105,16 @@ class ConnectClient:
     def offsets(self, name: str) -> list[responses.ConnectorOffset]:
         return self._get_of_connector(name, "/offsets", responses.parse_offsets)
 
+    def reset_offsets(self, name: str, wish: Mapping[str, object]) -> list[dict[str, Any]]:
+        """Plan or request an offset reset; only sparkmirror's workers know the request."""
+        subject = _connector(name)
+        response = self._change("POST", name, "/offsets/reset", dict(wish))
+        return self._parse(response, subject, lambda found: list(found["partitions"]))
+
+    def pending_resets(self, name: str) -> list[dict[str, Any]]:
+        """Return the offset resets that are not carried out, and refused ones."""
+        return self._get_of_connector(name, "/offsets/reset", lambda found: list(found["resets"]))
+
     def plugins(self) -> list[responses.PluginInfo]:
         """Return the connector classes of the worker."""
         return self._get("/connector-plugins", "the plugins", responses.parse_plugins)

@@ -18,6 +18,7 @@ from sparkmirror.config.config_changes import ParsedRun
 from sparkmirror.config.connector_config import PLUGIN_VERSION
 from sparkmirror.config.files.properties import parse_properties
 from sparkmirror.config.keys.connector_classes import ConnectorClass
+from sparkmirror.config.settings import FlowSettings
 from sparkmirror.config.worker_config import WorkerConfig
 from sparkmirror.connect import api_errors
 from sparkmirror.connect.api import (
@@ -34,6 +35,7 @@ from sparkmirror.connect.log_levels import LogLevels
 from sparkmirror.connect.offset_alterations import OffsetEntry
 from sparkmirror.connectors.connector_states import ConnectorState, ReportedState
 from sparkmirror.connectors.desired_state import InstanceView
+from sparkmirror.connectors.offset_reset_plan import offset_store
 from sparkmirror.errors import ClusterError
 from sparkmirror.formats.connect_config_records import TargetState
 from sparkmirror.formats.connect_fields import Config
@@ -42,7 +44,6 @@ from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.policy.loading import load_policy
 from sparkmirror.runtime.mirror_reconciler import MirrorFlow, connector_name
 from sparkmirror.spark.flow_status import FlowSnapshot, FlowState
-from sparkmirror.state.offset_store import OffsetStore
 
 _COMMAND_SECONDS = 30.0
 _TASK = {kind: kind.java_name.removesuffix("Connector") + "Task" for kind in ConnectorClass}
@@ -161,6 +162,12 @@ class MirrorApi(ConnectorQueries):
             for task, part in sorted(one.state().tasks.items())
         ]
 
+    def _source_settings(self, name: str) -> FlowSettings:
+        one = self._require_connector(name, api_errors.connector_not_found)
+        if one.kind is not ConnectorClass.SOURCE:
+            raise api_errors.no_source_connector(name)
+        return one.flow.settings
+
     def _worker_config(self) -> WorkerConfig:
         """A worker on the first flow's target, with the file's config providers."""
         [flow, *_] = self._flows()
@@ -196,12 +203,7 @@ class MirrorApi(ConnectorQueries):
         if one.kind is not ConnectorClass.SOURCE:
             return []
         settings = one.flow.settings
-        store = OffsetStore(
-            settings.state_cluster,
-            settings.internal_topics.offsets,
-            connector=settings.source.name,
-            source_alias=settings.flow.source,
-        )
+        store = offset_store(settings)
         return [
             {
                 "partition": {
@@ -267,12 +269,18 @@ class MirrorApi(ConnectorQueries):
 
     def alter_offsets(self, name: str, entries: Sequence[OffsetEntry]) -> str:  # noqa: ARG002
         """Reject: a stored position has more fields than the offset."""
-        self._require_connector(name, api_errors.connector_not_found)
-        self._reject("Offsets cannot be altered here")
+        raise self._only_by_command(name)
 
     def reset_offsets(self, name: str) -> str:
-        self._require_connector(name, api_errors.connector_not_found)
-        self._reject("Offsets cannot be reset here")
+        raise self._only_by_command(name)
+
+    def _only_by_command(self, name: str) -> ApiError:
+        flow = self._require_connector(name, api_errors.connector_not_found).flow.flow
+        return ApiError(
+            HTTPStatus.FORBIDDEN,
+            "Stopped connectors do not exist with `sparkmirror run`. Use `sparkmirror offsets "
+            f"reset {self._file} --flow '{flow}' --topic TOPIC --to OFFSET`.",
+        )
 
     def put_tasks(self, name: str, signed: SignedBody, read: ParseTasks) -> None:  # noqa: ARG002
         """Reject: only Connect workers send it."""

@@ -16,6 +16,7 @@ from sparkmirror.formats.map_chunk import MapChunk, MappedRun
 from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.model import NO_PRODUCER, ProducerState, TopicPartition
 from sparkmirror.offsets.map_builder import MapBuilder, MapSavepoint
+from sparkmirror.state.remedies import error_command
 from sparkmirror.task.comparison import Comparison, ComparisonOutcome, EstimateBounds, UnmappedRange
 from sparkmirror.task.messages import (
     PartitionProgress,
@@ -31,10 +32,12 @@ from sparkmirror.wire.produce_partition import ProducePartition
 
 
 class ClusterAliases(NamedTuple):
-    """The aliases of both clusters, for error messages."""
+    """The aliases of both clusters, the flow and its connector, for error messages."""
 
     source: str
     target: str
+    flow: str = ""
+    connector: str = ""
 
 
 class ResumePoint(NamedTuple):
@@ -168,7 +171,9 @@ class CopyPartition:
         self.error_code = code
         self.error = ""
         if code:
-            explanation = text or error_codes.advice(code)
+            named = self._aliases
+            command = error_command(code, self.source.tp, named.flow, named.connector)
+            explanation = (text or error_codes.advice(code)) + command
             self.error = f"{cluster}: {tp}: {error_codes.name(code)}: {explanation}"
         self.is_changed = True
 

@@ -72,11 +72,11 @@ def build_parts(split: Split, settings: TaskSettings, loop: EventLoop) -> TaskPa
     syncs = _offset_sync_writer(settings, loop)
     ledger = OnDemandTopic(producer, settings.ledger_topic, target.alias, budget)
     letters = OnDemandTopic(producer, settings.dead_letters_topic, target.alias, budget)
-    reporter = IncidentReporter(settings.flow, ledger)
+    reporter = IncidentReporter(settings.flow, ledger, settings.connector)
     dead_letters = DeadLetterWriter(letters)
 
     # Partitions and delivery
-    aliases = ClusterAliases(source.alias, target.alias)
+    aliases = ClusterAliases(source.alias, target.alias, settings.flow, settings.connector)
     partitions = [CopyPartition(start, aliases) for start in split.partitions]
     by_source = {part.source.tp: part for part in partitions}
     by_target = {part.target.tp: part for part in partitions}

@@ -146,11 +146,11 @@ _ADVICE = {
     CONNECTION_LOST: "the broker does not respond",
     SOURCE_TRUNCATED: (
         "the source lost records that were already copied, and source.truncated.policy is stop; "
-        "set it to continue, or change the stored offset"
+        "set it to continue"
     ),
     GAP: (
         "records were deleted on the source before they were copied, and gap.policy is stop; set "
-        "it to continue, or change the stored offset"
+        "it to continue"
     ),
     TARGET_TRUNCATED: (
         "the target lost records that it had acknowledged; target.truncated.policy=recopy copies "
@@ -161,7 +161,7 @@ _ADVICE = {
     OPEN_TRANSACTION: "an open transaction on the source blocks all later records",
     TOPIC_RECREATED: (
         "the topic was deleted and created again, so the stored position is not valid; "
-        "set source.recreated.policy to restart, or delete its stored offset and start again"
+        "set source.recreated.policy to restart"
     ),
 }
 
