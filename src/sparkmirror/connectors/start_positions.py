@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sparkmirror.config.settings import FlowSettings
+from sparkmirror.connectors.loop_protection import LoopProtection
 from sparkmirror.connectors.on_demand_topics import OnDemandTopics
 from sparkmirror.connectors.recreated_topics import find_recreated
 from sparkmirror.connectors.source_topics import MirroredPartition, MirroredPartitions
@@ -24,7 +25,7 @@ from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.descriptions import LogEnd, PartialResults
 from sparkmirror.kafka.groups import GroupAdmin
-from sparkmirror.model import NO_PRODUCER, TopicPartition
+from sparkmirror.model import NO_PRODUCER, ProducerState, TopicPartition
 from sparkmirror.quantities import counted
 from sparkmirror.spark.epoch_runner import EpochResult
 from sparkmirror.spark.flow_status import FlowStatus
@@ -55,12 +56,17 @@ class StartPositions:
     """The resume points of one flow, kept from epoch to epoch."""
 
     def __init__(
-        self, settings: FlowSettings, status: FlowStatus, on_demand_topics: OnDemandTopics
+        self,
+        settings: FlowSettings,
+        status: FlowStatus,
+        on_demand_topics: OnDemandTopics,
+        loops: LoopProtection,
     ) -> None:
         self._settings = settings
         self._flow = settings.flow
         self._status = status
         self._on_demand_topics = on_demand_topics
+        self._loops = loops
         self._store = OffsetStore(
             settings.state_cluster,
             settings.internal_topics.offsets,
@@ -90,8 +96,15 @@ class StartPositions:
             self._incomplete[tp] = position
             return
         self._positions[tp] = KnownPosition(position)
-        if position.producer.producer_id > self._producer.producer_id:
+        is_newer = position.producer.producer_id > self._producer.producer_id
+        if is_newer and not self._loops.is_taken(position.producer.producer_id):
             self._producer = replace(position.producer, next_sequence=0)
+
+    @property
+    def producer_ids(self) -> dict[int, str | None]:
+        """The known producer ids of the flow, with their transactional ids."""
+        stored = [known.stored.producer for known in self._positions.values()]
+        return {one.producer_id: None for one in stored if one is not None}
 
     @property
     def waiting(self) -> int:
@@ -175,6 +188,7 @@ class StartPositions:
             leader_epoch=stored.leader_epoch,
             is_handed_over=known.is_handed_over,
             map_chunk=known.map_chunk,
+            skip_origins=self._loops.skip_origins(one.source.topic),
         )
 
     def _handle_recreated(self, mirrored: MirroredPartitions) -> None:
@@ -224,6 +238,8 @@ class StartPositions:
         if not ready:
             return
         created = self._new_positions(ready, positions)
+        if any(tp in self._incomplete and self._incomplete[tp].is_foreign for tp in created):
+            self._loops.register_java()
         self._store.write(created)
         self._log_foreign_positions(created)
         for tp, stored in created.items():
@@ -252,7 +268,7 @@ class StartPositions:
         with ClusterAdmin(self._settings.target_admin) as admin:
             is_new = self._producer.producer_id < 0
             if is_new:
-                self._producer = admin.init_producer_id()
+                self._producer = self._new_producer(admin)
             remote = {
                 one.source: TopicPartition(one.remote_topic, one.source.partition)
                 for one in partitions
@@ -266,9 +282,7 @@ class StartPositions:
             }
             unknown = [target for target, sequence in sequences.items() if sequence is None]
             if unknown and not is_new:
-                self._producer = (
-                    admin.init_producer_id()
-                )  # the old id may have written there before
+                self._producer = self._new_producer(admin)  # the old one may have written there
             producers |= dict.fromkeys(unknown, self._producer)
         for target in ends.found:
             if target not in producers:
@@ -294,6 +308,20 @@ class StartPositions:
         if ends.failed and not created:
             raise next(iter(ends.failed.values()))
         return created
+
+    def _new_producer(self, admin: ClusterAdmin) -> ProducerState:
+        """Return a new producer id, which no flow from another cluster has registered.
+
+        A target that was restored from an older copy issues ids again.
+        """
+        producer = admin.init_producer_id()
+        while self._loops.is_taken(producer.producer_id):
+            _log.warning(
+                f"{self._flow}: producer id {producer.producer_id} is registered for a flow from "
+                "another cluster; another one is used"
+            )
+            producer = admin.init_producer_id()
+        return producer
 
     def _log_foreign_positions(self, created: Iterable[TopicPartition]) -> None:
         foreign = sum(

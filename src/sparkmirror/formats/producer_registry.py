@@ -101,16 +101,21 @@ class RegisteredFlow:
         if not isinstance(named, dict) or "target" not in named:
             return None
         fields = decode(value, "A registered flow")
-        names = [named.get(one) for one in ("flow", "source", "target")]
-        texts = [one for one in names if isinstance(one, str)]
-        if not isinstance(fields, dict) or len(texts) != len(names):
+        if (
+            not isinstance(fields, dict)
+            or not isinstance(flow := named.get("flow"), str)
+            or not isinstance(source := named.get("source"), str)
+            or not isinstance(target := named["target"], str)
+        ):
             raise WireError(f"A registered flow lacks a field: {key!r} {value!r}.")
         topics, excluded = fields.get("topics"), fields.get("topicsExclude")
         since, seen = fields.get("since"), fields.get("seen")
         if not _are_texts(topics) or not _are_texts(excluded):
             raise WireError(f"A registered flow lacks its topics: {key!r} {value!r}.")
         return cls(
-            *texts,
+            flow,
+            source,
+            target,
             tuple(topics),
             tuple(excluded),
             fields.get("java") is True,
@@ -119,5 +124,5 @@ class RegisteredFlow:
         )
 
 
-def _are_texts(value: Json) -> TypeGuard[list[str]]:
+def _are_texts(value: object) -> TypeGuard[list[str]]:
     return isinstance(value, list) and all(isinstance(one, str) for one in value)

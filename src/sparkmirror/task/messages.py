@@ -101,6 +101,7 @@ class TaskSettings:
     offsets_cluster: ConnectionSettings | None = None  # of the positions; None: the target
     source_cluster_id: str = ""  # a registered producer id counts only if this cluster issued it
     registry_topic: str = ""  # of registered producers, on the source; empty: nothing is skipped
+    target_cluster_id: str = ""  # there the task registers a new producer id; empty: it does not
 
 
 class PartitionProgress(NamedTuple):

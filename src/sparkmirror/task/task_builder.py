@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sparkmirror.formats.producer_registry import PRODUCERS_TOPIC
 from sparkmirror.task.comparison_runner import ComparisonRunner
 from sparkmirror.task.copy_partition import ClusterAliases, CopyPartition
 from sparkmirror.task.corrupt_batches import CorruptBatches
@@ -23,6 +24,7 @@ from sparkmirror.task.offset_sync_writer import OffsetSyncWriter
 from sparkmirror.task.on_demand_topic import OnDemandTopic
 from sparkmirror.task.open_transaction_monitor import OpenTransactionMonitor
 from sparkmirror.task.position_writer import PositionWriter
+from sparkmirror.task.producer_registration import ProducerRegistration
 from sparkmirror.task.read_control import ReadControl
 from sparkmirror.task.refused_records import RefusedRecords
 from sparkmirror.task.source_log_recovery import SourceLogRecovery
@@ -72,6 +74,7 @@ def build_parts(split: Split, settings: TaskSettings, loop: EventLoop) -> TaskPa
     syncs = _offset_sync_writer(settings, loop)
     ledger = OnDemandTopic(producer, settings.ledger_topic, target.alias, budget)
     letters = OnDemandTopic(producer, settings.dead_letters_topic, target.alias, budget)
+    registry = OnDemandTopic(producer, PRODUCERS_TOPIC, target.alias, budget)
     reporter = IncidentReporter(settings.flow, ledger)
     dead_letters = DeadLetterWriter(letters)
 
@@ -102,6 +105,7 @@ def build_parts(split: Split, settings: TaskSettings, loop: EventLoop) -> TaskPa
             partitions,
             read_control,
             reporter,
+            ProducerRegistration(registry, settings),
             split.transaction,
             TransactionLimits(
                 settings.commit_seconds, settings.flush_seconds, settings.transaction_timeout_ms

@@ -149,8 +149,8 @@ def test_a_rebuilt_cluster_gets_what_it_once_wrote() -> None:
     """In a mesh, records from the former C are on A; C's new cluster Z gets them from A."""
     former = edges("A<->B B<->C A<->C")
     now = [
-        LoopEdge(*pair, flow, lambda _topic: True, 5)
-        for *pair, flow in (
+        LoopEdge(source, target, flow, lambda _topic: True, 5)
+        for source, target, flow in (
             ("A", "Z", "A->C"),
             ("Z", "A", "C->A"),
             ("B", "Z", "B->C"),

@@ -42,6 +42,7 @@ SETTINGS = TaskSettings(
     offsets_cluster=ConnectionSettings("worker", ("h3:9092", "h4:9092"), "connect-mirror"),
     source_cluster_id="Rk1MaG9vcw",
     registry_topic="mm2-producers.internal",
+    target_cluster_id="dGFyZ2V0",
 )
 
 
