@@ -74,7 +74,6 @@ def build_parts(split: Split, settings: TaskSettings, loop: EventLoop) -> TaskPa
     syncs = _offset_sync_writer(settings, loop)
     ledger = OnDemandTopic(producer, settings.ledger_topic, target.alias, budget)
     letters = OnDemandTopic(producer, settings.dead_letters_topic, target.alias, budget)
-    registry = OnDemandTopic(producer, PRODUCERS_TOPIC, target.alias, budget)
     reporter = IncidentReporter(settings.flow, ledger)
     dead_letters = DeadLetterWriter(letters)
 
@@ -105,7 +104,9 @@ def build_parts(split: Split, settings: TaskSettings, loop: EventLoop) -> TaskPa
             partitions,
             read_control,
             reporter,
-            ProducerRegistration(registry, settings),
+            ProducerRegistration(
+                OnDemandTopic(producer, PRODUCERS_TOPIC, target.alias, budget), settings
+            ),
             split.transaction,
             TransactionLimits(
                 settings.commit_seconds, settings.flush_seconds, settings.transaction_timeout_ms

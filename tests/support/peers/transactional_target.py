@@ -182,14 +182,20 @@ class TransactionalTarget:
         self._last_end = None
 
     def _produce(self, request: Request, refuse: int) -> Any:
-        results = {tp: self._append(tp, raw, refuse) for tp, raw in request.batches.items()}
+        results = {
+            tp: self._register(raw)
+            if tp.topic == PRODUCERS_TOPIC
+            else self._append(tp, raw, refuse)
+            for tp, raw in request.batches.items()
+        }
         return lambda: request.produced(results)
+
+    def _register(self, raw: bytes) -> tuple[int, int]:
+        self.registered += [one.key for one in decode(raw)]
+        return 0, len(self.registered) - 1
 
     def _append(self, tp: TopicPartition, raw: bytes, refuse: int) -> tuple[int, int]:
         head = header(raw)
-        if tp.topic == PRODUCERS_TOPIC:
-            self.registered += [one.key for one in decode(raw)]
-            return 0, 0
         assert head.attributes & 0x10, "a record batch without the transactional bit"
         if head.producer_epoch != self.identity.producer_epoch:
             return FENCED, -1
