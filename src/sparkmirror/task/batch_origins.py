@@ -28,7 +28,7 @@ from sparkmirror.wire.cluster import Cluster
 from sparkmirror.wire.event_loop import EventLoop
 from sparkmirror.wire.fetch_partition import FetchPartition, LogChangeListener
 from sparkmirror.wire.fetcher import Fetcher
-from sparkmirror.wire.log_queries import request_log_bounds, request_topic_error
+from sparkmirror.wire.log_queries import request_epoch_end, request_log_bounds, request_topic_error
 from sparkmirror.wire.memory import SharedBuffer
 from sparkmirror.wire.outgoing import AbortedTransaction
 from sparkmirror.wire.record_batch import RecordBatch, split_batches
@@ -159,13 +159,37 @@ class BatchOrigins:
         self._backoff.reset()
         if self._reader is not None and self._reader.position > latest:
             self._drop_reader()  # recreated or truncated
-        self._goal = latest
         if self._reader is None:
             topic_id = self._source.topic_ids.get(self._tp.topic)
             self._reader = FetchPartition(self._tp, earliest, listener=self, topic_id=topic_id)
             self._source.track_topics({self._tp.topic})
             self._fetcher.add([self._reader])
-        self.decide_if_read()
+        if self._reader.position < latest or self._reader.last_leader_epoch < 0:
+            self._goal = latest
+            self.decide_if_read()
+        else:
+            self._validate(self._reader)
+
+    def _validate(self, reader: FetchPartition) -> None:
+        """Decide, unless the registry was truncated and has grown again up to the position."""
+
+        def ended(_leader_epoch: int, end_offset: int) -> None:
+            if self._closing or reader is not self._reader:
+                return
+            if end_offset < reader.position:
+                self._read_again()
+            else:
+                self._decide()
+
+        def failed(code: int) -> None:
+            if code == error_codes.UNSUPPORTED_VERSION and not self._closing:
+                self._decide()
+            else:
+                self._on_failure(code)
+
+        request_epoch_end(
+            self._source, self._tp, reader.last_leader_epoch, done=ended, failed=failed
+        )
 
     def _on_failure(self, code: int) -> None:
         if self._closing:
@@ -277,6 +301,7 @@ class BatchOrigins:
     def _read_again(self) -> None:
         """Read the registry from its start, now or with the next unknown producer."""
         self._drop_reader()
+        self._source.refresh_metadata(topics=[self._tp.topic])  # it may have another id
         if self._is_looking_up:
             self._goal = None
             self._loop.call_later(self._backoff.next_pause(), self._request_end)
