@@ -6,16 +6,20 @@ Producers 1 to 999 are local. The source is cluster a; flows from b and c write 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sparkmirror.model import TopicPartition
 from sparkmirror.task.messages import PartitionProgress
 from sparkmirror.wire import error_codes
-from support.mirrors.scripted_mirror import REGISTRY, Crash, ScriptedMirror, TaskRun, mirror
+from support.mirrors.scripted_mirror import REGISTRY, TOPIC, Crash, ScriptedMirror, TaskRun, mirror
 from support.peers.scripted_cluster import FETCH, LIST_OFFSETS, METADATA
 
 LOCAL, FROM_B, FROM_C = 7, 5_000, 6_000
@@ -346,3 +350,89 @@ def interleave(flow: ScriptedMirror) -> None:
             flow.target_log.append([b"other"], producer=(77, 0, first))
 
     flow.source.after_request = written
+
+
+class Story:
+    """A flow, and what must and must not be on the target."""
+
+    def __init__(self, flow: ScriptedMirror) -> None:
+        self._flow = flow
+        self._serials = count()
+        self.wanted: list[str] = []
+        self.skipped: set[str] = set()
+
+    def write(self, writer: str, size: int) -> None:
+        """One record batch; `late` registers right before it."""
+        producer = {"plain": -1, "local": LOCAL, "b": FROM_B, "c": FROM_C}.get(writer)
+        if producer is None:
+            producer = 10_000 + next(self._serials)
+        if writer == "late":
+            self._flow.register(producer)
+        names = [f"r{next(self._serials)}" for _ in range(size)]
+        write(self._flow, producer, *names)
+        if writer in ("b", "late"):
+            self.skipped.update(names)
+        else:
+            self.wanted += names
+
+    def compact(self, modulus: int) -> None:
+        """The source's cleaner keeps every n-th offset; what was not copied is lost."""
+        self._flow.source_log.compact(lambda one: one.offset % modulus == 0)
+        kept = {(body or b"").decode() for body in self._flow.source_log.bodies} | {
+            *copied(self._flow)
+        }
+        self.wanted = [name for name in self.wanted if name in kept]
+
+    def run(self, produces: int) -> None:
+        """A task that ends when all is copied, or dies after so many produce requests."""
+        life = self._flow.run(Crash(produces=produces, is_answered=True) if produces else None)
+        assert not life.is_stuck, life.troubles
+        assert not life.incidents
+
+    def elect(self, topic: str) -> None:
+        self._flow.source.log(topic).elect()
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(
+            st.just("write"),
+            st.sampled_from(["plain", "local", "b", "c", "new", "late"]),
+            st.integers(1, 4),
+        ),
+        st.tuples(st.just("run"), st.integers(0, 3)),
+        st.tuples(st.just("elect"), st.sampled_from([TOPIC, REGISTRY])),
+        st.tuples(st.just("compact"), st.integers(2, 4)),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=int(os.environ.get("ORIGINS_EXAMPLES", "60")), deadline=None)
+@given(STEPS, st.booleans())
+def test_exactly_the_right_records_pass_in_order(steps: list[Any], is_small: bool) -> None:
+    """Any interleaving of local, registered and unknown producers, with crashes and elections."""
+    with mirror() as flow:
+        flow.skip_origins = ("b",)
+        if is_small:
+            flow.small_batches()
+        flow.register(FROM_B)
+        flow.register(FROM_C, "c")
+        story = Story(flow)
+        for name, *arguments in [*steps, ("write", "local", 1), ("run", 0)]:
+            getattr(story, name)(*arguments)
+        assert copied(flow) == story.wanted
+        assert translation_violations(flow, story.skipped) == []
+
+
+def translation_violations(flow: ScriptedMirror, skipped: set[str]) -> list[str]:
+    """No offset is translated to a place after the copy of a record at or after it."""
+    places = {one.value: one.offset for one in flow.target_log.records}
+    found, following = [], flow.target_log.end
+    for one in reversed(flow.source_log.records):
+        if (one.value or b"").decode() not in skipped:
+            following = places[one.value]
+        translation = flow.translate(one.offset)
+        if translation is not None and translation.offset > following:
+            found.append(f"{one.offset} is translated to {translation.offset}, not {following}")
+    return found
