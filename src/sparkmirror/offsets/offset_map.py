@@ -204,6 +204,26 @@ class OffsetMap:
                 )
         return self._source_behind(at, chunk, offset, load)
 
+    def last_source_before(self, offset: int, load: Load) -> int | None:
+        """Return the source offset of the last record before a target offset; None: there is none.
+
+        A record in a hole of the map counts as not there.
+        """
+        at = bisect_left(self._targets, offset) - 1
+        while at >= 0:
+            if self._records[at] != _NONE:
+                end, next_first = offset, None
+                if at + 1 < len(self._firsts):  # invariant D
+                    end, next_first = min(end, self._targets[at + 1]), self._firsts[at + 1]
+                for run in reversed(self._chunk(at, load).runs):
+                    length = min(run.length, end - run.target)
+                    if next_first is not None:
+                        length = min(length, next_first - run.source)
+                    if length > 0:
+                        return run.source + length - 1
+            at -= 1
+        return None
+
     def _hole_before(self, at: int, chunk: MapChunk, load: Load) -> Translation:
         """Translate an offset before the first record of a chunk: a hole may precede it."""
         if at:
