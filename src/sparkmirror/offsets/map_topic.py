@@ -99,6 +99,12 @@ class MapTopic:
         """Translate a target offset back; None if nothing was mirrored."""
         return self._translate(tp, lambda known, load: known.to_source(offset, load))
 
+    def run_end(self, tp: TopicPartition, offset: int, *, on_target: bool) -> int | None:
+        """Return the end of the run that contains an offset of one side; None: no run does."""
+        return self._translate(
+            tp, lambda known, load: known.run_end(offset, load, on_target=on_target)
+        )
+
     def last_source_before(self, tp: TopicPartition, offset: int) -> int | None:
         """Return the source offset of the last record before a target offset, if there is one."""
         return self._translate(tp, lambda known, load: known.last_source_before(offset, load))

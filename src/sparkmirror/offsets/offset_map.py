@@ -204,6 +204,26 @@ class OffsetMap:
                 )
         return self._source_behind(at, chunk, offset, load)
 
+    def run_end(self, offset: int, load: Load, *, on_target: bool) -> int | None:
+        """Return the end of the run that contains an offset of one side; None: no run does."""
+        firsts = self._targets if on_target else self._firsts
+        at = bisect_right(firsts, offset) - 1
+        if at < 0:
+            return None
+        side = attrgetter("target" if on_target else "source")
+        runs = self._chunk(at, load).runs
+        started = bisect_right(runs, offset, key=side) - 1
+        if started < 0:
+            return None
+        run = runs[started]
+        length = run.length
+        if at + 1 < len(self._firsts):  # invariant D
+            length = min(
+                length, self._firsts[at + 1] - run.source, self._targets[at + 1] - run.target
+            )
+        end: int = side(run) + length
+        return end if offset < end else None
+
     def last_source_before(self, offset: int, load: Load) -> int | None:
         """Return the source offset of the last record before a target offset; None: there is none.
 
