@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sparkmirror.formats.producer_registry import PRODUCERS_TOPIC
+from sparkmirror.task.batch_origins import BatchOrigins
 from sparkmirror.task.comparison_runner import ComparisonRunner
 from sparkmirror.task.copy_partition import ClusterAliases, CopyPartition
 from sparkmirror.task.corrupt_batches import CorruptBatches
@@ -122,7 +123,7 @@ def build_parts(split: Split, settings: TaskSettings, loop: EventLoop) -> TaskPa
     recovery = SourceLogRecovery(
         loop, source, fetcher, settings, reporter, delivery, refused, by_source, events
     )
-    corrupt = CorruptBatches(fetcher, policies.corrupt_batch, reporter, by_source)
+    origins = BatchOrigins(loop, source, fetcher, settings, partitions, reporter, recovery)
     monitor = OpenTransactionMonitor(
         source, policies.open_transaction_seconds, reporter, partitions
     )
@@ -157,8 +158,9 @@ def build_parts(split: Split, settings: TaskSettings, loop: EventLoop) -> TaskPa
         fetcher,
         producer,
         refused,
-        corrupt,
+        CorruptBatches(fetcher, policies.corrupt_batch, reporter, by_source),
         comparisons,
+        origins,
         reporter,
         policies,
     )
@@ -181,9 +183,9 @@ def build_parts(split: Split, settings: TaskSettings, loop: EventLoop) -> TaskPa
     for part in partitions:
         part.source.listener = reader
         part.target.listener = writer
-    fetcher.log_changes = recovery
+    fetcher.log_changes = origins
     target_fetcher.log_changes = comparisons
-    fetcher.on_response = (producer.send_ready, comparisons.read_more)
+    fetcher.on_response = (producer.send_ready, comparisons.read_more, origins.decide_if_read)
     target_fetcher.on_response = (comparisons.step_all, fetcher.send_fetches, readback.finish)
     producer.on_response = (
         dead_letters.check_acks,
@@ -218,6 +220,7 @@ def build_parts(split: Split, settings: TaskSettings, loop: EventLoop) -> TaskPa
         dead_letters=dead_letters,
         delivery=delivery,
         recovery=recovery,
+        origins=origins,
         monitor=monitor,
         comparisons=comparisons,
         take_over=take_over,
