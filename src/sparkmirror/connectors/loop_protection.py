@@ -28,6 +28,7 @@ from sparkmirror.formats.producer_registry import (
     RegisteredProducer,
 )
 from sparkmirror.kafka.admin import ClusterAdmin
+from sparkmirror.kafka.cluster_client import Closable
 from sparkmirror.policy.loops import LoopEdge, LoopPlan, plan_loops
 from sparkmirror.spark.flow_status import FlowStatus
 from sparkmirror.state.producer_registry import ProducerRegistry
@@ -41,7 +42,7 @@ _SEEN_SECONDS = 3600.0  # how often a running flow updates its entry
 _PROBLEM = "loops"
 
 
-class LoopProtection:
+class LoopProtection(Closable):
     """The loop protection of one flow."""
 
     def __init__(
@@ -84,6 +85,7 @@ class LoopProtection:
         return self._target.cluster_id if self._is_prepared else ""
 
     def close(self) -> None:
+        """Close the connections; the flow's thread and that of TopologySync do so at their ends."""
         self._source.close()
         self._target.close()
 
