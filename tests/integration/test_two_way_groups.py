@@ -83,7 +83,6 @@ def test_groups_follow_in_both_directions_and_skip_nothing(
                 assert {*logs[there][:expected]} <= {*logs[here][:position]}
                 assert committed(clusters[here], group, topic, 1) == {0: position}
         assert mirror.terminate()[0] == 0
-        for flow in (f"{east}->{west}", f"{west}->{east}"):
-            own = f"{flow}: {ROUNDS * SIZE} records, "
-            assert own in mirror.log
-            assert f" copied, {ROUNDS * SIZE} records of other flows skipped" in mirror.log
+        skipped = f"copied, {ROUNDS * SIZE} records of other flows skipped"
+        totals = [line for line in mirror.log.splitlines() if line.endswith(skipped)]
+        assert len(totals) == len(clusters)

@@ -210,6 +210,12 @@ class GroupSync(Closable):
                 return Translation(max(by_map.offset, min(near.offset, until)), Fit.NEAR)
         return by_map
 
+    def translate_back(self, tp: TopicPartition, offset: int) -> Translation | None:
+        """Translate an offset of the target back; `tp` has the topic's name on the source."""
+        if (two_way := self._origins.translation(tp.topic)) is not None:
+            return two_way.back.translate(tp, offset)
+        return self.map.to_source(tp, offset)
+
     def empty_partitions(self, partitions: Sequence[TopicPartition]) -> set[TopicPartition]:
         """Return the source partitions without records."""
         first = self.source_admin.earliest_offsets(partitions).found

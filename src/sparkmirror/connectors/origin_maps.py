@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 
 from sparkmirror.config.settings import FlowSettings
@@ -48,6 +49,7 @@ class OriginMaps(Closable):
         names, flow = policy.replication, settings.flow
         self._policy = policy
         self._source, self._target = source, target
+        self._source_admin = ClusterAdmin(settings.source_admin, source)
         self._target_admin = ClusterAdmin(settings.target_admin, target)
         self._forward, self._reverse = forward, reverse
         self._source_registry = ProducerRegistry(settings.source_admin)
@@ -57,10 +59,10 @@ class OriginMaps(Closable):
             (target, offset_map_topic(names, flow.source)): forward,
         }
         self._topics: dict[str, TwoWayTranslation | None] = {}
-        self._translations: dict[tuple[MapTopic, ...], TwoWayTranslation] = {}
+        self._translations: dict[tuple[MapTopic, ...], TwoWayTranslation] = {}  # by their maps
         self._flows: dict[bytes, RegisteredFlow] = {}
         self._is_current = False
-        self._log_starts: dict[TopicPartition, int] = {}
+        self._log_starts: dict[tuple[ClusterAdmin, TopicPartition], int] = {}
 
     def close(self) -> None:
         self._source_registry.close()
@@ -126,15 +128,19 @@ class OriginMaps(Closable):
         key = (reverse, *chain.from_iterable(others))
         if key not in self._translations:
             self._translations[key] = TwoWayTranslation(
-                self._forward, reverse, others, self._log_start
+                self._forward,
+                reverse,
+                others,
+                partial(self._log_start, self._target_admin),
+                partial(self._log_start, self._source_admin),
             )
         return self._translations[key]
 
-    def _log_start(self, tp: TopicPartition) -> int:
-        """Return the first offset on the target."""
-        if tp not in self._log_starts:
-            self._log_starts[tp] = self._target_admin.earliest_offsets([tp]).found.get(tp, 0)
-        return self._log_starts[tp]
+    def _log_start(self, admin: ClusterAdmin, tp: TopicPartition) -> int:
+        key = admin, tp
+        if key not in self._log_starts:
+            self._log_starts[key] = admin.earliest_offsets([tp]).found.get(tp, 0)
+        return self._log_starts[key]
 
 
 def _edges_into(registry: ProducerRegistry, topic: str) -> dict[str, LoopEdge]:
