@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from sparkmirror.config.rules.loop_rules import ring_sentence
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.connectors.earlier_producers import EarlierProducers
 from sparkmirror.connectors.known_flows import KnownFlows, registered_edge, registered_topics
@@ -29,13 +28,8 @@ from sparkmirror.formats.producer_registry import (
     RegisteredProducer,
 )
 from sparkmirror.kafka.admin import ClusterAdmin
-from sparkmirror.policy.loops import (
-    LoopEdge,
-    edges_of_topic,
-    reachable,
-    ring_origins,
-    skip_origins,
-)
+from sparkmirror.kafka.cluster_client import Closable
+from sparkmirror.policy.loops import LoopEdge, LoopPlan, plan_loops
 from sparkmirror.spark.flow_status import FlowStatus
 from sparkmirror.state.producer_registry import ProducerRegistry
 from sparkmirror.task.messages import OtherWriter, Split
@@ -48,7 +42,7 @@ _SEEN_SECONDS = 3600.0  # how often a running flow updates its entry
 _PROBLEM = "loops"
 
 
-class LoopProtection:
+class LoopProtection(Closable):
     """The loop protection of one flow."""
 
     def __init__(
@@ -73,8 +67,7 @@ class LoopProtection:
         self._is_prepared = False
         self._kept: frozenset[str] = frozenset()  # topics that the flow copies under their names
         self._own: dict[int, RegisteredProducer] = {}
-        self._skipped: dict[str, tuple[str, ...]] = {}  # by topic
-        self._shared: frozenset[str] = frozenset()  # topics that also flow from target to source
+        self._plan = LoopPlan()
         self._edges: tuple[LoopEdge, ...] = ()
 
     @property
@@ -92,6 +85,7 @@ class LoopProtection:
         return self._target.cluster_id if self._is_prepared else ""
 
     def close(self) -> None:
+        """Close the connections; the flow's thread and that of TopologySync do so at their ends."""
         self._source.close()
         self._target.close()
 
@@ -115,8 +109,9 @@ class LoopProtection:
                 with self._errors_as_warnings():
                     self._prepare()
             if self.is_required:
-                self._plan()
-                self._refuse_rings()
+                self._plan_skipping()
+                if self._plan.ring is not None:
+                    raise ClusterError(str(self._plan.ring), cluster=self._flow.target)
                 self._refuse_java()
         return True
 
@@ -153,7 +148,7 @@ class LoopProtection:
 
     def skip_origins(self, topic: str) -> tuple[str, ...]:
         """Return the ids of the clusters whose records of a topic are skipped."""
-        return self._skipped.get(topic, ())
+        return self._plan.skip_origins.get(topic, ())
 
     # --- a thread of ForeignWriters
 
@@ -172,7 +167,7 @@ class LoopProtection:
     def _foreign_cause(self, writer: OtherWriter) -> str:
         registered = self._target.producers.get(writer.producer_id)
         if registered is None:
-            if writer.topic in self._shared:
+            if writer.topic in self._plan.shared:
                 return ""
             one = (
                 f"producer id {writer.producer_id}" if writer.producer_id >= 0 else "one without id"
@@ -200,10 +195,10 @@ class LoopProtection:
             if not self._is_prepared:
                 return  # the flow's thread has not, or could not
             self._refresh_registries()
-            before = self._skipped
+            before = self._plan.skip_origins
             if self.is_required:
-                self._plan()
-            changed = before != self._skipped
+                self._plan_skipping()
+            changed = before != self._plan.skip_origins
         if changed:
             self.on_change()
 
@@ -290,38 +285,15 @@ class LoopProtection:
 
     # --- what to skip
 
-    def _plan(self) -> None:
+    def _plan_skipping(self) -> None:
         own = self._own_edge()
         self._edges = (own, *self._flows.edges())
-        plans: dict[tuple[LoopEdge, ...], tuple[tuple[str, ...], bool]] = {}
-        chosen: dict[str, tuple[tuple[str, ...], bool]] = {}
-        for topic in self._kept:
-            kept = edges_of_topic(self._edges, topic)
-            if kept not in plans:
-                is_cycle = own.source in reachable(kept, own.target, without="")
-                plans[kept] = tuple(sorted(skip_origins(kept, own))), is_cycle
-            chosen[topic] = plans[kept]
-        self._skipped = {topic: origins for topic, (origins, _) in chosen.items()}
-        self._shared = frozenset(topic for topic, (_, is_cycle) in chosen.items() if is_cycle)
+        self._plan = plan_loops(self._edges, own, self._kept)
 
     def _own_edge(self) -> LoopEdge:
         ids = (self._source.cluster_id, self._target.cluster_id)
         known = self._target.flows[RegisteredFlow(str(self._flow), *ids, ()).key()]
         return LoopEdge(*ids, str(self._flow), self._kept.__contains__, known.since_ms)
-
-    def _refuse_rings(self) -> None:
-        own = self._own_edge()
-        checked: set[tuple[LoopEdge, ...]] = set()
-        for topic in sorted(self._kept):
-            kept = edges_of_topic(self._edges, topic)
-            if kept in checked:
-                continue
-            checked.add(kept)
-            origins = ring_origins(kept, own)
-            if origins:
-                raise ClusterError(
-                    ring_sentence(kept, own, min(origins), topic), cluster=self._flow.target
-                )
 
     def _refuse_java(self) -> None:
         """Refuse topics that Java MM2 copied to the source from the target."""
@@ -363,16 +335,18 @@ class _Warnings:
         if not isinstance(error, (ClusterError, WireError)):
             return False
         if self._owner.is_required:
-            raise with_loop_remedy(error) from error
+            if isinstance(error, ClusterError):
+                raise with_loop_remedy(error) from error
+            return False
         self._status.set_problem(
             _PROBLEM, f"{error} A flow that copies from the target cannot recognize these records."
         )
         return True
 
 
-def with_loop_remedy(error: ClusterError | WireError) -> ClusterError | WireError:
+def with_loop_remedy(error: ClusterError) -> ClusterError:
     """Add the remedy to an error that is not retried."""
-    if error.retriable or not isinstance(error, ClusterError):
+    if error.retriable:
         return error
     granted = "grant READ and WRITE on it" if _is_denied(error) else "create it"
     remedy = (

@@ -99,7 +99,7 @@ class TopologySync:
         try:
             self._topics.first_round.wait()
             self._begin.wait(_START_DELAY_SECONDS)
-            with self._source, self._target, self._acls:
+            with self._source, self._target, self._acls, self._loops:
                 while self._syncs and not self._stop.is_set():
                     self._round()
                     self._first_round.set()

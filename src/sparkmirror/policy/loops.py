@@ -21,7 +21,7 @@ path that cannot hold everywhere.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -100,3 +100,56 @@ def path_between(
                 paths[one.target] = (*paths[cluster], one)
                 todo.append(one.target)
     return paths.get(end, ())
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """A topic that a flow cannot copy without losing or repeating records of one cluster."""
+
+    edges: tuple[LoopEdge, ...]  # of the topic
+    flow: LoopEdge
+    origin: Cluster
+    topic: str
+
+    def __str__(self) -> str:
+        back = path_between(self.edges, self.flow.target, self.origin, without=self.flow.source)
+        pair = (self.origin, self.flow.source)
+        first = next(one for one in self.edges if (one.source, one.target) == pair)
+        ring = ", ".join(one.flow for one in (first, self.flow, *back))
+        name, start = self.flow.flow, first.flow.partition("->")[0]
+        here = name.partition("->")[2]
+        return (
+            f"{ring} copy topic '{self.topic}' around a ring under one name. {name} must not "
+            f"forward the records of {start}, or they would return to {start}, and no flow "
+            f"{start}->{here} brings them to {here}. Enable {start}->{here}, or let "
+            f"DefaultReplicationPolicy rename the topics, or set {name}.loop.policy=ignore if no "
+            "record can go round."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LoopPlan:
+    """What a flow skips of each topic that it copies under the same name."""
+
+    skip_origins: Mapping[str, tuple[Cluster, ...]] = field(default_factory=dict)
+    shared: frozenset[str] = frozenset()  # topics that also flow from the target to the source
+    ring: Ring | None = None  # the flow must not run
+
+
+def plan_loops(edges: Collection[LoopEdge], flow: LoopEdge, topics: Iterable[str]) -> LoopPlan:
+    """Plan for the topics that the flow keeps; `edges` contains the flow."""
+    plans: dict[tuple[LoopEdge, ...], tuple[tuple[Cluster, ...], bool]] = {}
+    origins: dict[str, tuple[Cluster, ...]] = {}
+    shared: set[str] = set()
+    ring: Ring | None = None
+    for topic in sorted(topics):
+        kept = edges_of_topic(edges, topic)
+        if kept not in plans:
+            is_cycle = flow.source in reachable(kept, flow.target, without="")
+            plans[kept] = tuple(sorted(skip_origins(kept, flow))), is_cycle
+            if ring is None and (lost := ring_origins(kept, flow)):
+                ring = Ring(kept, flow, min(lost), topic)
+        origins[topic], is_shared = plans[kept]
+        if is_shared:
+            shared.add(topic)
+    return LoopPlan(origins, frozenset(shared), ring)

@@ -16,8 +16,8 @@ from sparkmirror.errors import ConfigError
 from sparkmirror.policy.loading import TOPIC_FILTER_KEY, FlowPolicy, custom_class_keys, load_policy
 from sparkmirror.policy.loops import (
     LoopEdge,
+    Ring,
     edges_of_topic,
-    path_between,
     reachable,
     ring_origins,
 )
@@ -54,23 +54,9 @@ def _ring_notice(edges: dict[LoopEdge, FlowSettings], names: Sequence[str]) -> N
         for one in kept:
             origins = ring_origins(kept, one) if edges[one].source.skips_loops else ()
             if origins:
-                sentence = ring_sentence(kept, one, min(origins), entry)
-                return notice_at_line(NoticeLevel.ERROR, f"{one.flow}.{_KEY}", 0, sentence)
+                ring = Ring(kept, one, min(origins), entry)
+                return notice_at_line(NoticeLevel.ERROR, f"{one.flow}.{_KEY}", 0, str(ring))
     return None
-
-
-def ring_sentence(kept: Collection[LoopEdge], edge: LoopEdge, origin: str, topic: str) -> str:
-    """Say why a flow would lose records, and what to do; the edges have aliases or ids."""
-    back = path_between(kept, edge.target, origin, without=edge.source)
-    to_source = next(one for one in kept if (one.source, one.target) == (origin, edge.source))
-    ring = ", ".join(one.flow for one in (to_source, edge, *back))
-    here, start = edge.flow.partition("->")[2], to_source.flow.partition("->")[0]
-    return (
-        f"{ring} copy topic '{topic}' around a ring under one name. {edge.flow} must not forward "
-        f"the records of {start}, or they would return to {start}, and no flow {start}->{here} "
-        f"brings them to {here}. Enable {start}->{here}, or let DefaultReplicationPolicy rename "
-        f"the topics, or set {edge.flow}.{_KEY}=ignore if no record can go round."
-    )
 
 
 def _edge(settings: FlowSettings) -> LoopEdge | None:
