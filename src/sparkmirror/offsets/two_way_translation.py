@@ -26,6 +26,8 @@ from sparkmirror.model import TopicPartition
 from sparkmirror.offsets.map_topic import MapTopic
 from sparkmirror.offsets.offset_map import Fit, Translation
 
+LogStart = Callable[[TopicPartition], int]
+
 _NEVER = 2**63 - 1  # records of this origin do not limit the translation
 _MAX_STEPS = 20_000  # runs per call; a later call continues there
 
@@ -59,15 +61,25 @@ class TwoWayTranslation:
         forward: MapTopic,
         reverse: MapTopic,
         others: Sequence[OtherOrigin] = (),
-        log_start: Callable[[TopicPartition], int] = lambda _tp: 0,
+        target_start: LogStart = lambda _tp: 0,
+        source_start: LogStart = lambda _tp: 0,
     ) -> None:
-        """`forward` is the map S->T, `reverse` the map T->S, `log_start` that of a log on T."""
+        """`forward` is the map S->T, `reverse` the map T->S."""
         self._forward = forward
         self._reverse = reverse
         self._others = others
-        self._log_start = log_start
+        self._target_start = target_start
+        self._source_start = source_start
         # By map of the origin: where rule B started, and how far it has come.
         self._passed: dict[tuple[TopicPartition, MapTopic], tuple[int, int]] = {}
+
+    @property
+    def back(self) -> TwoWayTranslation:
+        """The translation from T to S."""
+        others = [OtherOrigin(one.to_target, one.to_source) for one in self._others]
+        return TwoWayTranslation(
+            self._reverse, self._forward, others, self._source_start, self._target_start
+        )
 
     def translate(self, tp: TopicPartition, offset: int) -> Translation | None:
         """Return the offset of the first record that was not read, or one before it.
@@ -115,7 +127,7 @@ class TwoWayTranslation:
     def _bound_of_target(self, tp: TopicPartition, unread: _FirstUnread, enough: int) -> _Bound:
         if unread.copy is not None:
             return _Bound(unread.origin, is_exact=True)
-        start = unread.origin if _has_map(self._reverse, tp) else self._log_start(tp)
+        start = unread.origin if _has_map(self._reverse, tp) else self._target_start(tp)
         known = [self._forward, *(one.to_target for one in self._others)]
         return _Bound(self._raised(tp, self._reverse, start, enough, known), is_exact=False)
 
@@ -127,7 +139,7 @@ class TwoWayTranslation:
         if _has_map(other.to_target, tp):
             target_end = other.to_target.bounds(tp)[3]
         else:
-            target_end = self._log_start(tp)
+            target_end = self._target_start(tp)
         if found is not None and (found.fit is Fit.NEAR or found.offset < target_end):
             return _Bound(found.offset, found.fit is Fit.EXACT)
         known = [self._forward, *(one.to_target for one in self._others if one is not other)]

@@ -62,8 +62,6 @@ class Savepoint(NamedTuple):
     records: int
     bytes: int
     leader_epoch: int
-    skipped_records: int
-    skipped_until: int
     map: MapSavepoint
 
 
@@ -268,6 +266,7 @@ class CopyPartition:
         self.map_copied_runs()
         self.map_builder.start_chunk(position, self.downstream + 1)
         self.leader_epoch = self.source.last_leader_epoch
+        self.skipped_until = position
         self.set_position(position)
 
     def set_savepoint(self) -> None:
@@ -278,8 +277,6 @@ class CopyPartition:
             self.records,
             self.bytes,
             self.leader_epoch,
-            self.skipped_records,
-            self.skipped_until,
             self.map_builder.savepoint(),
         )
         self.stored = self.stored_position()
@@ -293,7 +290,6 @@ class CopyPartition:
         self.position, self.downstream = saved.position, saved.downstream
         self.records, self.bytes = saved.records, saved.bytes
         self.source.last_leader_epoch = self.leader_epoch = saved.leader_epoch
-        self.skipped_records, self.skipped_until = saved.skipped_records, saved.skipped_until
         self.runs.clear()
         self.map_builder.rollback(saved.map)
         self.unsynced.clear()
@@ -331,8 +327,9 @@ class CopyPartition:
         )
 
     def progress(self) -> PartitionProgress:
-        """Return the partition's progress; with exactly-once, only what is committed."""
-        state = self if self.savepoint is None else self.savepoint
+        """Return the partition's progress; with exactly-once, only committed records."""
+        saved = self.savepoint
+        state = self if saved is None or saved.records == self.records else saved
         stored = self.stored
         producer = stored.producer or NO_PRODUCER
         return PartitionProgress(
@@ -351,7 +348,7 @@ class CopyPartition:
             producer_epoch=producer.producer_epoch,
             stored_position=stored.offset + 1,
             stored_downstream=-1 if stored.downstream is None else stored.downstream,
-            skipped_records=state.skipped_records,
+            skipped_records=self.skipped_records,
         )
 
     @property
