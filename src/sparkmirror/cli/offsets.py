@@ -20,6 +20,7 @@ from sparkmirror.cli.groups import AsJson, File, FlowOption, select_one_flow
 from sparkmirror.cli.ledger import select_flows
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import FlowSettings
+from sparkmirror.connectors.group_sync import GroupSync
 from sparkmirror.connectors.offset_reset_plan import EARLIEST, ResetWish
 from sparkmirror.errors import SparkmirrorError
 from sparkmirror.kafka.cluster_client import ClusterClient
@@ -72,8 +73,11 @@ def translate(
     tp = TopicPartition(topic, partition)
     try:
         settings = select_one_flow(MirrorConfig.load(file), flow)
-        with _offset_map(settings) as offsets:
-            found = (offsets.to_source if back else offsets.to_target)(tp, offset)
+        with GroupSync(settings, load_policy(settings.policy, settings.flow)) as groups:
+            groups.refresh()
+            found = (groups.translate_back if back else groups.translate)(tp, offset)
+            for problem in groups.problems:
+                print_error(f"{settings.flow}: {problem}")
     except SparkmirrorError as error:
         print_error(str(error))
         raise typer.Exit(1) from error

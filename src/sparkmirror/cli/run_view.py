@@ -161,6 +161,8 @@ def live_frame(
     parts += [Text(remark, style="red") for remark in remarks[:_MAX_SHOWN_PROBLEMS]]
     problems = [f"{one.flow}: {one.reason}" for one in flows if one.state in _WAITING]
     problems += [f"{one.flow}: {text}" for one in flows for text in one.problems]
+    skipped = [(one.flow, _skipped(one).removeprefix(", ")) for one in flows]
+    parts += [Text(f"{flow}: {text}", style="dim") for flow, text in skipped if text]
     parts += [Text(line, style="yellow") for line in map(incident_line, flows) if line]
     parts += [Text(line, style="yellow") for line in problems[:_MAX_SHOWN_PROBLEMS]]
     hidden = len(problems) - _MAX_SHOWN_PROBLEMS
@@ -240,8 +242,9 @@ class LineView:
             self._is_first_line = False
             self._last_line = time.monotonic()
             for one in flows:
-                if one.records != self._counted.get(one.flow, 0):
-                    self._counted[one.flow] = one.records
+                count = one.records + sum(one.skipped_records.values())
+                if count != self._counted.get(one.flow, 0):
+                    self._counted[one.flow] = count
                     _log.info(flow_line(one))
 
     def _is_line_due(self) -> bool:
@@ -275,9 +278,17 @@ class LineView:
 
 def total_line(one: FlowSnapshot) -> str:
     """Return the copied records and bytes; empty if nothing was copied."""
-    if not one.records:
+    skipped = _skipped(one)
+    if not one.records and not skipped:
         return ""
-    return f"{one.flow}: {counted(one.records, 'record')}, {format_bytes(one.bytes)} copied"
+    copied = f"{counted(one.records, 'record')}, {format_bytes(one.bytes)} copied"
+    return f"{one.flow}: {copied}{skipped}"
+
+
+def _skipped(one: FlowSnapshot) -> str:
+    """Return how many records of other flows were skipped; empty if there were none."""
+    count = sum(one.skipped_records.values())
+    return f", {counted(count, 'record')} of other flows skipped" if count else ""
 
 
 def incident_line(one: FlowSnapshot) -> str:
@@ -304,5 +315,5 @@ def flow_line(one: FlowSnapshot) -> str:
         f"{counted(one.records, 'record')}, {format_record_rate(one.records_per_second)}, "
         f"{format_byte_rate(one.bytes_per_second)}, lag {format_lag(one)}, "
         f"replication latency {format_percentiles(one.replication_latency)}, "
-        f"copy latency {format_percentiles(one.copy_latency)}"
+        f"copy latency {format_percentiles(one.copy_latency)}{_skipped(one)}"
     )

@@ -13,7 +13,7 @@ group.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import Enum
 
@@ -47,6 +47,7 @@ class ParsedRun:
         default_factory=dict, repr=False
     )  # the configuration that MM2 would store for each connector
     progress_seconds: int = 60  # between two log lines with the progress of a flow
+    enabled: Sequence[FlowSettings] = ()  # all of the file, also those of other processes
     resolver: ReferenceResolver = field(default_factory=lambda: ReferenceResolver({}), repr=False)
 
     @property
@@ -68,6 +69,7 @@ def parse_run(config: MirrorConfig, targets: Collection[str] = ()) -> ParsedRun:
         config.rest,
         {flow: {k: config.connector_config(flow, k) for k in ConnectorClass} for flow in flows},
         config.progress_seconds,
+        config.enabled_settings(),
         config.resolver,
     )
 

@@ -46,6 +46,7 @@ from sparkmirror.config.rules.file_rules import (
     shared_transactional_id_notices,
     unused_consumer_notices,
 )
+from sparkmirror.config.rules.loop_rules import loop_notices
 from sparkmirror.config.settings import FlowSettings, MetricsSettings, MirrorClientSettings
 from sparkmirror.config.worker_settings import RunRestSettings
 from sparkmirror.errors import ConfigError
@@ -106,6 +107,7 @@ class MirrorConfig:
         settings = [self.parsed_flow(flow).settings for flow in flows]
         enabled = [one.flow for one in settings if one.enabled]
         found.extend(shared_transactional_id_notices([one for one in settings if one.enabled]))
+        found.extend(loop_notices(self.enabled_settings()))
         found.extend(unused_consumer_notices(self._file, self.clusters, enabled))
         if flows and not enabled:
             message = (
@@ -141,6 +143,11 @@ class MirrorConfig:
                 key="clusters",
             )
         return found
+
+    def enabled_settings(self) -> list[FlowSettings]:
+        """Return the settings of all enabled flows of the file, also those that run elsewhere."""
+        flows = [flow for flow in all_flows(self.clusters) if self._is_enabled(flow)]
+        return [self.parsed_flow(flow).settings for flow in flows]
 
     def flow_settings(self, flow: Flow) -> FlowSettings:
         """Return a flow's settings. Raises one ConfigError with all errors."""

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from shlex import quote
 
 from sparkmirror.config.settings import FlowSettings
+from sparkmirror.connectors.loop_protection import LoopProtection
 from sparkmirror.connectors.offset_resets import OffsetResets
 from sparkmirror.connectors.on_demand_topics import OnDemandTopics
 from sparkmirror.connectors.recreated_topics import find_recreated
@@ -26,7 +27,7 @@ from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.descriptions import LogEnd, PartialResults
 from sparkmirror.kafka.groups import GroupAdmin
-from sparkmirror.model import NO_PRODUCER, TopicPartition
+from sparkmirror.model import NO_PRODUCER, ProducerState, TopicPartition
 from sparkmirror.quantities import counted
 from sparkmirror.spark.epoch_runner import EpochResult
 from sparkmirror.spark.flow_status import FlowStatus
@@ -59,13 +60,18 @@ class StartPositions:
     """The resume points of one flow, kept from epoch to epoch."""
 
     def __init__(
-        self, settings: FlowSettings, status: FlowStatus, on_demand_topics: OnDemandTopics
+        self,
+        settings: FlowSettings,
+        status: FlowStatus,
+        on_demand_topics: OnDemandTopics,
+        loops: LoopProtection,
     ) -> None:
         self._settings = settings
         self._flow = settings.flow
         self._place = flow_place(str(settings.flow), settings.source.name)
         self._status = status
         self._on_demand_topics = on_demand_topics
+        self._loops = loops
         self._store = OffsetStore(
             settings.state_cluster,
             settings.internal_topics.offsets,
@@ -98,8 +104,15 @@ class StartPositions:
             self._incomplete[tp] = position
             return
         self._positions[tp] = KnownPosition(position)
-        if position.producer.producer_id > self._producer.producer_id:
+        is_newer = position.producer.producer_id > self._producer.producer_id
+        if is_newer and not self._loops.is_taken(position.producer.producer_id):
             self._producer = replace(position.producer, next_sequence=0)
+
+    @property
+    def producer_ids(self) -> dict[int, str | None]:
+        """The known producer ids of the flow, with their transactional ids."""
+        stored = [known.stored.producer for known in self._positions.values()]
+        return {one.producer_id: None for one in stored if one is not None}
 
     @property
     def waiting(self) -> int:
@@ -196,6 +209,7 @@ class StartPositions:
             leader_epoch=stored.leader_epoch,
             is_handed_over=known.is_handed_over,
             map_chunk=known.map_chunk,
+            skip_origins=self._loops.skip_origins(one.source.topic),
         )
 
     def _handle_recreated(self, mirrored: MirroredPartitions) -> None:
@@ -246,6 +260,8 @@ class StartPositions:
         if not ready:
             return
         created = self._new_positions(ready, positions)
+        if any(tp in self._incomplete and self._incomplete[tp].is_foreign for tp in created):
+            self._loops.register_java()
         self._store.write(created)
         self._log_foreign_positions(created)
         for tp, stored in created.items():
@@ -274,7 +290,7 @@ class StartPositions:
         with ClusterAdmin(self._settings.target_admin) as admin:
             is_new = self._producer.producer_id < 0
             if is_new:
-                self._producer = admin.init_producer_id()
+                self._producer = self._new_producer(admin)
             remote = {
                 one.source: TopicPartition(one.remote_topic, one.source.partition)
                 for one in partitions
@@ -288,9 +304,7 @@ class StartPositions:
             }
             unknown = [target for target, sequence in sequences.items() if sequence is None]
             if unknown and not is_new:
-                self._producer = (
-                    admin.init_producer_id()
-                )  # the old id may have written there before
+                self._producer = self._new_producer(admin)  # the old one may have written there
             producers |= dict.fromkeys(unknown, self._producer)
         for target in ends.found:
             if target not in producers:
@@ -316,6 +330,20 @@ class StartPositions:
         if ends.failed and not created:
             raise next(iter(ends.failed.values()))
         return created
+
+    def _new_producer(self, admin: ClusterAdmin) -> ProducerState:
+        """Return a new producer id, which no flow from another cluster has registered.
+
+        A target that was restored from an older copy issues ids again.
+        """
+        producer = admin.init_producer_id()
+        while self._loops.is_taken(producer.producer_id):
+            _log.warning(
+                f"{self._flow}: producer id {producer.producer_id} is registered for a flow from "
+                "another cluster; another one is used"
+            )
+            producer = admin.init_producer_id()
+        return producer
 
     def _log_foreign_positions(self, created: Iterable[TopicPartition]) -> None:
         foreign = sum(

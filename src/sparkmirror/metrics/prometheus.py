@@ -89,6 +89,7 @@ class FlowCollector(Collector):
         yield _states(flows)
         yield _clusters(flows)
         yield _incidents(flows)
+        yield _skipped(flows)
         yield _groups(flows)
         yield _topology(flows)
         yield from self._reloads.collect()
@@ -178,6 +179,18 @@ def _incidents(flows: Sequence[FlowSnapshot]) -> Metric:
     for one in flows:
         for (topic, partition, kind), count in sorted(one.incidents.items()):
             family.add_metric([one.flow, topic, str(partition), kind], count)
+    return family
+
+
+def _skipped(flows: Sequence[FlowSnapshot]) -> Metric:
+    family = CounterMetricFamily(
+        "sparkmirror_loop_skipped_records",
+        "Records that were not copied because another flow had copied them to the source.",
+        labels=["flow", "topic", "partition"],
+    )
+    for one in flows:
+        for (topic, partition), count in sorted(one.skipped_records.items()):
+            family.add_metric([one.flow, topic, str(partition)], count)
     return family
 
 

@@ -129,7 +129,7 @@ def _classify(tp: TopicPartition, found: Translation | None) -> tuple[GroupPosit
         reason = "not copied up to this offset yet; the target's end offset is used"
         return GroupPositionState.CATCHING_UP, reason
     if found.fit is Fit.NEAR:
-        reason = "known only from MirrorMaker 2's offset syncs: at or before the true position"
+        reason = "the offset map does not contain the next record: at or before the true position"
         return GroupPositionState.TRANSLATED, reason
     return GroupPositionState.TRANSLATED, ""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from typing import TypeVar
 
 from sparkmirror.errors import StaleOffsetError, WireError
 from sparkmirror.formats.map_chunk import (
@@ -26,6 +27,7 @@ from sparkmirror.model import TopicPartition
 from sparkmirror.offsets.offset_map import Fit, Load, OffsetMap, Translation
 
 CACHE_BYTES = 32 << 20
+_Result = TypeVar("_Result")
 _OBJECT_BYTES = 300  # overhead of a cached chunk in memory
 _MAX_DECODED = 64  # decoded chunks to keep: most groups are near the end
 
@@ -151,9 +153,19 @@ class MapTopic:
         """Translate a target offset back; None if nothing was mirrored."""
         return self._translate(tp, lambda known, load: known.to_source(offset, load))
 
+    def run_end(self, tp: TopicPartition, offset: int, *, on_target: bool) -> int | None:
+        """Return the end of the run that contains an offset of one side; None: no run does."""
+        return self._translate(
+            tp, lambda known, load: known.run_end(offset, load, on_target=on_target)
+        )
+
+    def last_source_before(self, tp: TopicPartition, offset: int) -> int | None:
+        """Return the source offset of the last record before a target offset, if there is one."""
+        return self._translate(tp, lambda known, load: known.last_source_before(offset, load))
+
     def _translate(
-        self, tp: TopicPartition, translate: Callable[[OffsetMap, Load], Translation | None]
-    ) -> Translation | None:
+        self, tp: TopicPartition, translate: Callable[[OffsetMap, Load], _Result | None]
+    ) -> _Result | None:
         load = partial(self._load, tp)
         known = self.maps.get(tp)
         if known is None:

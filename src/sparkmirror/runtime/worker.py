@@ -79,7 +79,12 @@ class ConnectWorker:
         )
         self._supervisor = Supervisor(
             self._reconciler,
-            partial(ConnectorInstance, factors=ReplicationFactorChooser(), spark=self._spark),
+            partial(
+                ConnectorInstance,
+                factors=ReplicationFactorChooser(),
+                spark=self._spark,
+                configured_flows=self._config_cache.flows,
+            ),
             self._spark,
             start_spark=self._start_spark,
             on_change=self._wake_reporter,

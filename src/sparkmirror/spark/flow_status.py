@@ -87,6 +87,8 @@ class FlowSnapshot:
     copies: bool = True  # false: it has no partitions, so neither lag nor latency
     known_lag: int | None = None  # of the partitions whose lag is known; None: of none
     unknown_lags: int = 0  # partitions whose lag is unknown
+    # Records that other flows had copied to the source, by source topic and partition.
+    skipped_records: Mapping[TopicPartition, int] = field(default_factory=dict)
     unreachable: Mapping[str, str] = field(default_factory=dict)  # cluster -> why, or empty
 
     @property
@@ -127,6 +129,7 @@ class _Partition:
     first: int = 0
     counted_records: int = 0
     counted_bytes: int = 0
+    counted_skipped: int = 0
     problem_code: int = 0
     problem: str = ""
     reported_at: float = -math.inf  # by a task of this epoch
@@ -168,6 +171,7 @@ class _Task:
 class _Totals:
     records: int = 0
     bytes: int = 0
+    skipped: Counter[TopicPartition] = field(default_factory=Counter)
     history: deque[tuple[float, int, int]] = field(default_factory=deque)
     replication_latency: LatencyWindow = field(
         default_factory=lambda: LatencyWindow(_RATE_WINDOW_SECONDS)
@@ -208,6 +212,7 @@ class FlowStatus:
             status._notices = self._notices
             status._totals.records = self._totals.records
             status._totals.bytes = self._totals.bytes
+            status._totals.skipped = self._totals.skipped.copy()
             status._incidents = self._incidents
             status._topology_changes = self._topology_changes
             status._scope = self._scope
@@ -421,14 +426,18 @@ class FlowStatus:
     def _add_partition(
         self, one: PartitionProgress, now: float, *, from_zero: bool, confirms_end: bool
     ) -> None:
-        part = self._parts.get(TopicPartition(one.topic, one.partition))
+        tp = TopicPartition(one.topic, one.partition)
+        part = self._parts.get(tp)
         if part is None:
             return
         if from_zero:  # the first report of an attempt has every partition
-            part.counted_records = part.counted_bytes = 0
+            part.counted_records = part.counted_bytes = part.counted_skipped = 0
         self._totals.records += one.records - part.counted_records
         self._totals.bytes += one.bytes - part.counted_bytes
+        if one.skipped_records != part.counted_skipped:
+            self._totals.skipped[tp] += one.skipped_records - part.counted_skipped
         part.counted_records, part.counted_bytes = one.records, one.bytes
+        part.counted_skipped = one.skipped_records
         part.position, part.downstream = one.position, one.downstream
         if confirms_end and one.end_offset >= 0 and not one.error:
             part.end_offset, part.end_read_at = max(one.end_offset, one.position), now
@@ -487,6 +496,7 @@ class FlowStatus:
                 trace=self._trace,
                 flow_problems=self._shown_flow_problems(),
                 unreachable=dict(self._unreachable),
+                skipped_records=dict(totals.skipped),
             )
         return with_unreachable_clusters(snapshot)
 

@@ -128,18 +128,3 @@ class StoredPositionReader:
 
     def _is_ours(self, named: SourceOffsetKey) -> bool:
         return named.connector == self._connector and named.cluster == self._source_alias
-
-
-def stored_producers(connection: ConnectionSettings, topic: str) -> set[int]:
-    """Return the producer ids of all flows with positions in an offsets topic."""
-    found: set[int] = set()
-    with TopicLog(connection, topic) as log:
-        for record in log.read_to_end():
-            if record.key is None or record.value is None:
-                continue
-            if SourceOffsetKey.from_key(record.key) is None:
-                continue
-            producer = StoredPosition.from_value(record.value).producer
-            if producer is not None:
-                found.add(producer.producer_id)
-    return found

@@ -107,7 +107,8 @@ class TargetReadback:
         target = readback.part.target
         is_ours = record_batch.producer_id == target.producer_id
         is_before = record_batch.base_offset < (readback.reader.stop_at or 0)
-        if not is_ours and not record_batch.is_control and is_before:
+        is_foreign = not is_ours and not readback.part.expects_other_writers
+        if is_foreign and not record_batch.is_control and is_before:
             self._reporter.other_writers.add(OtherWriter(*target.tp, record_batch.producer_id))
         out = readback.expected
         if out is None or record_batch.base_offset != out.base_offset:

@@ -10,7 +10,8 @@ From DRAINING on no new record is sent; fetching continues. After an abort every
 again from its last committed position. A transaction begins with its first record batch and is
 committed at least `commit_seconds` after the last commit. A task that lags keeps it open longer, so
 that commits take at most a fifth of its time. A fenced task ends; the driver fences before it reads
-positions and then continues. Owned by the loop's thread.
+positions and then continues. If a transaction ends with another producer id, nothing is sent before
+the id is registered (REGISTERING). Owned by the loop's thread.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from sparkmirror.task.messages import TransactionStart
 from sparkmirror.task.offset_map_writer import OffsetMapWriter
 from sparkmirror.task.offset_sync_writer import OffsetSyncWriter
 from sparkmirror.task.position_writer import PositionWriter
+from sparkmirror.task.producer_registration import ProducerRegistration
 from sparkmirror.task.read_control import ReadControl
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.backoff import Backoff
@@ -54,6 +56,7 @@ class TransactionLimits:
 
 
 class _CommitPhase(Enum):
+    REGISTERING = "registering"
     WRITING = "writing"
     DRAINING = "draining"
     STORING = "storing"
@@ -76,6 +79,7 @@ class TransactionalDelivery:
         parts: Sequence[CopyPartition],
         read_control: ReadControl,
         reporter: IncidentReporter,
+        registration: ProducerRegistration,
         start: TransactionStart,
         limits: TransactionLimits,
     ) -> None:
@@ -90,6 +94,8 @@ class TransactionalDelivery:
         }
         self._read_control = read_control
         self._reporter = reporter
+        self._registration = registration
+        self._registered_id = start.producer_id
         self._limits = limits
         self._alias = target.alias
         self._transactions = TransactionClient(
@@ -128,7 +134,7 @@ class TransactionalDelivery:
         """The error of the transaction coordinator, or why the task was fenced."""
         code = self._fatal_code or self._transactions.error_code
         if not code:
-            return ""
+            return self._registration.error
         name = self._transactions.transactional_id
         return f"{self._alias}: {name}: {error_codes.name(code)}: {error_codes.advice(code)}"
 
@@ -192,6 +198,8 @@ class TransactionalDelivery:
         self._is_finishing = True
         if self._state is _CommitPhase.WRITING:
             self._begin_commit()
+        elif self._state is _CommitPhase.REGISTERING:  # nothing is written
+            self._state = _CommitPhase.FINISHED
 
     def close(self) -> None:
         """Roll back the open transaction; the driver fences the id before it reads positions."""
@@ -293,6 +301,12 @@ class TransactionalDelivery:
             self._state = _CommitPhase.FINISHED
             return
         self._state = _CommitPhase.WRITING
+        identity = self._transactions.identity
+        if identity.producer_id != self._registered_id:
+            self._registered_id = identity.producer_id
+            self._registration.register(identity.producer_id, self._transactions.transactional_id)
+            if not self._registration.is_done:
+                self._state = _CommitPhase.REGISTERING
         self._commit_interval = self._limits.commit_seconds
         self._is_behind = is_committed and self._producer.has_parked
         self._producer.recheck_parked()
@@ -351,6 +365,9 @@ class TransactionalDelivery:
     def _advance(self) -> None:
         if self._fatal_code:
             return
+        if self._state is _CommitPhase.REGISTERING and self._registration.is_done:
+            self._state = _CommitPhase.WRITING
+            self._producer.recheck_parked()
         if self._state is _CommitPhase.DRAINING and all(
             map(self._is_resolved, self._written.values())
         ):

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 # What the dedicated mode of MM2 does; the key table has the default of Connect's workers.
 _LISTENERS_OF_MM2 = "not served"
-_OWN_TOPICS = ("mm2-offset-map", "mm2-ledger", "mm2-dead-letters", "mm2-acls")
+_OWN_TOPICS = ("mm2-offset-map", "mm2-producers", "mm2-ledger", "mm2-dead-letters", "mm2-acls")
 _ROLES = {
     "source consumer": "consumer",
     "target producer": "producer",

@@ -39,6 +39,7 @@ GAP = -1006  # retention deleted records before they were copied, and gap.policy
 TARGET_TRUNCATED = -1007  # the target lost records that it had acknowledged
 COMPARING = -1008  # comparing both sides takes longer than a few seconds
 OPEN_TRANSACTION = -1009  # a transaction on the source has been open for too long
+REGISTRY_UNREADABLE = -1010  # the registry of producers on the source, without which records loop
 
 _REMEDIES = {
     OFFSET_OUT_OF_RANGE: Remedy.OUT_OF_RANGE,
@@ -99,6 +100,7 @@ _OUR_NAMES = {
     TARGET_TRUNCATED: "TARGET_TRUNCATED",
     OPEN_TRANSACTION: "OPEN_TRANSACTION",
     COMPARING: "COMPARING",
+    REGISTRY_UNREADABLE: "REGISTRY_UNREADABLE",
 }
 
 
@@ -159,6 +161,7 @@ _ADVICE = {
     COMPARING: "comparing source and target after a crash",
     NO_LEADER: "the partition has no leader",
     OPEN_TRANSACTION: "an open transaction on the source blocks all later records",
+    REGISTRY_UNREADABLE: "the registry of producers on the source cannot be read",
     TOPIC_RECREATED: (
         "the topic was deleted and created again, so the stored position is not valid; "
         "set source.recreated.policy to restart"

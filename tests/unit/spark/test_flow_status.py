@@ -333,6 +333,19 @@ def test_a_flow_that_retried_keeps_its_reason_until_it_runs() -> None:
     assert (flow.snapshot().state, flow.snapshot().reason) == (FlowState.RUNNING, "")
 
 
+def test_skipped_records_are_counted_by_partition() -> None:
+    """Over the attempts of a task, epochs and restarts of the flow."""
+    flow = status()
+    for count in (4, 9, 9):
+        flow.on_progress(progress(row(10, 1)._replace(skipped_records=count)))
+    flow.on_progress(progress(row(10, 1)._replace(skipped_records=2), attempt=2))
+    assert flow.snapshot().skipped_records == {ORDERS: 11}
+    flow = flow.restarted()
+    flow.begin_epoch(2, [(ORDERS, 10, None)])
+    flow.on_progress(progress(row(10, 0)._replace(skipped_records=5)))
+    assert flow.snapshot().skipped_records == {ORDERS: 16}
+
+
 def test_a_flow_that_is_restarted_continues_counting() -> None:
     """Counters and the epoch's number continue; problems, partitions and the state are new."""
     old = status()
