@@ -11,6 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +23,8 @@ from typer.testing import CliRunner
 from sparkmirror.cli.main import app
 from sparkmirror.devcluster.cluster import LocalCluster
 from sparkmirror.formats.producer_registry import PRODUCERS_TOPIC
+from sparkmirror.kafka.acls import AclBinding, Operation, PatternType, Permission, ResourceType
+from support.clients.acls import AUTHORIZER, grant, revoke
 from support.clients.librdkafka import (
     Record,
     create_topics,
@@ -294,6 +297,49 @@ def test_records_in_transactions_and_in_old_batches_arrive_once(
                 expected |= made if commits else set()
         await_everywhere(clusters, topic, expected)
         prove_no_loop(clusters, topic, expected)
+
+
+@pytest.mark.thorough
+def test_a_flow_that_may_not_read_the_registry_fails_with_the_remedy(
+    target_cluster: LocalCluster, tmp_path: Path, kafka_version: str
+) -> None:
+    """Before it copies anything, and later. It continues when the right is granted."""
+    here, topic = unique_name("here"), unique_name("invoices")
+    denied = AclBinding(
+        ResourceType.TOPIC,
+        PRODUCERS_TOPIC,
+        PatternType.LITERAL,
+        "User:ANONYMOUS",
+        "*",
+        Operation.READ,
+        Permission.DENY,
+    )
+    with LocalCluster(
+        "guarded", tmp_path / "guarded", version=kafka_version, config=AUTHORIZER
+    ) as guarded:
+        everything = replace(
+            denied,
+            resource_type=ResourceType.CLUSTER,
+            name="kafka-cluster",
+            operation=Operation.ALL,
+            permission=Permission.ALLOW,
+        )
+        grant(guarded, everything)
+        create_topics(guarded, {topic: PARTITIONS})
+        expected = write(guarded, topic, 10)
+        grant(guarded, denied)
+        aliases = (here, unique_name("there"))
+        flow = "->".join(aliases)
+        file = two_way_file(tmp_path, aliases, (guarded, target_cluster), topic, flows=(flow,))
+        with MirrorProcess(file) as mirror:
+            mirror.await_log(f"{flow}: FAILED", PATIENCE_SECONDS)
+            assert "grant READ and WRITE on it" in mirror.log.partition(f"{flow}: FAILED")[2]
+            revoke(guarded, denied)
+            await_everywhere((target_cluster,), topic, expected)
+            grant(guarded, denied)
+            eventually(
+                lambda: mirror.log.count(f"{flow}: FAILED") > 1, PATIENCE_SECONDS, "it failed again"
+            )
 
 
 @pytest.mark.thorough

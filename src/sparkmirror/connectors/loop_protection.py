@@ -190,15 +190,24 @@ class LoopProtection(Closable):
     # --- the thread of TopologySync
 
     def refresh(self) -> None:
-        """Read new entries, and copy the flows of the source's registry to the target's."""
+        """Read new entries, and copy the flows of the source's registry to the target's.
+
+        Without the right to do so, a flow that needs it plans again, which fails with the reason.
+        """
         with self._lock:
             if not self._is_prepared:
                 return  # the flow's thread has not, or could not
-            self._refresh_registries()
             before = self._plan.skip_origins
-            if self.is_required:
-                self._plan_skipping()
-            changed = before != self._plan.skip_origins
+            try:
+                self._refresh_registries()
+            except ClusterError as error:
+                if error.retriable or not self.is_required:
+                    raise
+                self._is_prepared = False
+            else:
+                if self.is_required:
+                    self._plan_skipping()
+            changed = before != self._plan.skip_origins or not self._is_prepared
         if changed:
             self.on_change()
 
