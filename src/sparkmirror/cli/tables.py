@@ -64,7 +64,7 @@ def table_lines(
                 break
         if _total(widths) <= width and not any(folded):
             break
-        same = _column_with_one_value(columns)
+        same = _column_with_one_value(headings, columns)
         if same is not None:
             title = Text(shorten_middle(f"{headings[same]}: {columns[same][0].plain}", width))
             return [title, *table_lines(*_without(same, headings, rows), width, optional)]
@@ -108,9 +108,12 @@ def _widths(
     return widths, is_below
 
 
-def _column_with_one_value(columns: Sequence[Sequence[Text]]) -> int | None:
-    """Return the first column whose long name is the same in all of several rows."""
-    for at, cells in enumerate(columns):
+def _column_with_one_value(
+    headings: Sequence[str], columns: Sequence[Sequence[Text]]
+) -> int | None:
+    """Return the first column with a heading whose long name is the same in all of several rows."""
+    for at in (at for at, heading in enumerate(headings) if heading):
+        cells = columns[at]
         values = {cell.plain for cell in cells}
         is_name = len(cells) > 1 and not _are_numbers(cells) and not _are_sentences(cells)
         if is_name and len(values) == 1 and len(cells[0].plain) > _MIN_NAME:

@@ -104,7 +104,7 @@ class MirrorHeartbeatConnector:
             self._loop()
         except Exception as error:
             # A thread's root: report it in the status.
-            log.exception(f"{self._flow}/heartbeat: the heartbeats stopped.")
+            log.exception(f"{self._flow}/heartbeat: heartbeats have ended.")
             self._status = replace(self._status, state=HeartbeatState.FAILED, error=repr(error))
         finally:
             self._client.close()

@@ -104,8 +104,8 @@ class FlowCommands:
                 self._wake.wait(self._read())
                 self._wake.clear()
         except Exception as error:  # noqa: BLE001 - a thread's root: shown in the status
-            _log.exception(f"{self._flow}: cannot read REST commands")
-            self.problem = f"cannot read REST commands: {error!r}"
+            _log.exception(f"{self._flow}: REST commands are not read any more")
+            self.problem = f"REST commands are not read any more: {error!r}"
         finally:
             self._config_topic.close()
 
