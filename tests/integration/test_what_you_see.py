@@ -82,7 +82,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, kafka_version: str) -> Itera
         forbid(source, "secret", AclOperation.READ)
         for topic in ("again", "secret", "payments"):
             produce(source, topic, numbered(COUNT))
-        backlog = [(at, with_size(one, LIMIT * 3 // 4)) for at, one in numbered(200, 4)]
+        backlog = [(at, with_size(one, LIMIT * 3 // 4)) for at, one in numbered(80, 4)]
         produce(source, "orders", backlog, compression_type="none", batch_size=LIMIT)
         set_quota(source.bootstrap_servers, *SLOW)
         lines = [

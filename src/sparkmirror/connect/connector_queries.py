@@ -35,7 +35,7 @@ from sparkmirror.connectors.desired_state import InstanceView
 from sparkmirror.errors import ConfigError, join_sentences
 from sparkmirror.formats.connect_fields import Config
 from sparkmirror.formats.connect_status_records import RunState
-from sparkmirror.spark.flow_status import FlowSnapshot
+from sparkmirror.spark.flow_status import FlowSnapshot, FlowStatus
 
 
 class ConnectorQueries(ABC):
@@ -87,9 +87,12 @@ class ConnectorQueries(ABC):
         return found.tasks[task]
 
     def _lag_of(self, name: str, view: InstanceView | None) -> ConnectorLag:
-        if view is None or not view.snapshot.copies:
+        if view is not None and view.snapshot.copies:
+            return ConnectorLag(name, view.snapshot, view.partition_lags())
+        class_name = self._configs()[name].get("connector.class") or ""
+        if view is not None or resolve_class_name(class_name) is not ConnectorClass.SOURCE:
             raise api_errors.copies_nothing(name)
-        return ConnectorLag(name, view.snapshot, view.partition_lags())
+        return ConnectorLag(name, FlowStatus(name).snapshot(), ())  # it has not been started yet
 
     def plugins(self, *, connectors_only: bool) -> list[Plugin]:
         found = [Plugin(one.java_name, "source", PLUGIN_VERSION) for one in ConnectorClass]
