@@ -19,6 +19,7 @@ import pytest
 from confluent_kafka.admin import AclOperation
 
 from sparkmirror.devcluster.cluster import LocalCluster, start_all
+from sparkmirror.devcluster.ports import HOST, ReservedPort
 from support.clients.librdkafka import (
     Record,
     create_topics,
@@ -27,11 +28,14 @@ from support.clients.librdkafka import (
     produce,
     topics,
 )
-from support.clients.prometheus import Sample, sample
+from support.clients.prometheus import Sample, sample, scrape
 from support.clusters.client_quotas import set_quota
 from support.clusters.memory_disk import keep_in_memory
 from support.mirrors.faulty_mirror import AUTHORIZER, NOT_YET, forbid
+from support.mirrors.java_connect import ConnectTopics
 from support.mirrors.shown_mirror import Shown, ShownMirror
+from support.mirrors.worker_process import WorkerProcess
+from support.unique_names import unique_name
 from support.waiting import PATIENCE_SECONDS, eventually
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -82,7 +86,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, kafka_version: str) -> Itera
         forbid(source, "secret", AclOperation.READ)
         for topic in ("again", "secret", "payments"):
             produce(source, topic, numbered(COUNT))
-        backlog = [(at, with_size(one, LIMIT * 3 // 4)) for at, one in numbered(200, 4)]
+        backlog = [(at, with_size(one, LIMIT * 3 // 4)) for at, one in numbered(80, 4)]
         produce(source, "orders", backlog, compression_type="none", batch_size=LIMIT)
         set_quota(source.bootstrap_servers, *SLOW)
         lines = [
@@ -313,6 +317,68 @@ def term_holds(
         if result > int(number) if operator == ">" else result == int(number):
             return True
     return False
+
+
+@pytest.mark.thorough
+def test_a_worker_shows_that_its_own_cluster_is_down(
+    tmp_path: Path, source_cluster: LocalCluster, kafka_version: str
+) -> None:
+    """It cannot write statuses: the last ones get a warning, and the lag stays."""
+    topic = unique_name("orders")
+    create_topics(source_cluster, {topic: 1})
+    config = {
+        "connector.class": "MirrorSourceConnector",
+        "source.cluster.alias": "A",
+        "target.cluster.alias": "B",
+        "source.cluster.bootstrap.servers": source_cluster.bootstrap_servers,
+        "topics": topic,
+        "replication.factor": "1",
+        "offset-syncs.topic.replication.factor": "1",
+        "sync.topic.acls.enabled": "false",
+    }
+    metrics = ReservedPort()
+    metrics.reserve()
+    metrics.prepare_bind()
+    group = ConnectTopics(unique_name("seen"))
+    options = {"metrics_port": str(metrics.number), "session_timeout_ms": "6000"}
+    with ExitStack() as stack:
+        stack.callback(metrics.release)
+        target = LocalCluster("target", tmp_path / "target", version=kafka_version)
+        stack.enter_context(target)
+        config["target.cluster.bootstrap.servers"] = target.bootstrap_servers
+        worker = stack.enter_context(WorkerProcess(target, tmp_path, group, **options))
+        worker.await_health()
+        worker.create("orders", config)
+        worker.await_states("orders", "RUNNING", "RUNNING")
+        target.kill()
+        produce(source_cluster, topic, numbered(COUNT))
+
+        def is_shown() -> bool:
+            status = worker.get("/connectors/orders/status")
+            assert status["connector"]["state"] == "RUNNING"
+            assert "cannot be reached" in status["connector"]["warning"]
+            assert [one["state"] for one in status["tasks"]] == ["UNASSIGNED"]
+            assert worker.get("/connectors/orders/lag")["lag"] == COUNT
+            assert worker.request("GET", "/health")[0] == 200
+            code, ready = worker.request("GET", "/health/ready")
+            assert (code, ready["status"]) == (503, "not ready")
+            samples = scrape(HOST, metrics.number)
+            assert samples[sample("sparkmirror_lag_records", flow="A->B|orders")] == COUNT
+            assert alert_fires("A->B|orders", {}, samples)
+            return True
+
+        not_yet = (*NOT_YET, KeyError)
+        what = "the worker shows it"
+        eventually(is_shown, PATIENCE_SECONDS, what, not_yet=not_yet, pause_seconds=LOOK_SECONDS)
+        target.start()
+        eventually(
+            lambda: worker.get("/connectors/orders/lag")["lag"] == 0,
+            PATIENCE_SECONDS,
+            "the records have arrived",
+            not_yet=NOT_YET,
+            pause_seconds=LOOK_SECONDS,
+        )
+        assert worker.request("GET", "/health/ready")[0] == 200
 
 
 def test_every_situation_of_the_page_is_tried() -> None:

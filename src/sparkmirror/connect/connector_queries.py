@@ -43,7 +43,7 @@ from sparkmirror.errors import ConfigError, join_sentences
 from sparkmirror.formats.connect_fields import Config
 from sparkmirror.formats.connect_status_records import RunState
 from sparkmirror.model import TopicPartition
-from sparkmirror.spark.flow_status import FlowSnapshot
+from sparkmirror.spark.flow_status import FlowSnapshot, FlowStatus
 from sparkmirror.state.offset_resets import OffsetReset
 
 
@@ -100,9 +100,12 @@ class ConnectorQueries(ABC):
         return found.tasks[task]
 
     def _lag_of(self, name: str, view: InstanceView | None) -> ConnectorLag:
-        if view is None or not view.snapshot.copies:
+        if view is not None and view.snapshot.copies:
+            return ConnectorLag(name, view.snapshot, view.partition_lags())
+        class_name = self._configs()[name].get("connector.class") or ""
+        if view is not None or resolve_class_name(class_name) is not ConnectorClass.SOURCE:
             raise api_errors.copies_nothing(name)
-        return ConnectorLag(name, view.snapshot, view.partition_lags())
+        return ConnectorLag(name, FlowStatus(name).snapshot(), ())  # it has not been started yet
 
     def plan_offset_reset(self, name: str, wish: ResetWish) -> Sequence[PlannedReset]:
         return planned_reset(self._source_settings(name), wish)

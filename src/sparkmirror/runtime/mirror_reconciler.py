@@ -119,13 +119,23 @@ class MirrorFlow:
         view = instances.get(connector_name(self.flow, kind))
         is_here = view is not None and (view.is_active or view.desired is not DesiredState.STANDBY)
         if view is not None and is_here:
-            return view.state
+            return self._with_paused_tasks(kind, view)
         target_state = (self.commands.target_states or {}).get(kind)
         if target_state is not None:
             return ConnectorState(ReportedState(_IDLE[target_state][1]))
         now = source_state(self.snapshot(instances), ())
         is_lost = view is not None and now.connector.state is RunState.RUNNING
         return replace(now, tasks=view.state.tasks) if view is not None and is_lost else now
+
+    def _with_paused_tasks(self, kind: ConnectorClass, view: InstanceView) -> ConnectorState:
+        """Add the tasks that a connector will have, if it was paused before the process started."""
+        state = view.state
+        if state.connector.state is not RunState.PAUSED or state.tasks:
+            return state
+        is_source = kind is ConnectorClass.SOURCE
+        most = self.settings.source.tasks_max
+        tasks = range(min(view.snapshot.partitions, most) if is_source else 1)
+        return replace(state, tasks={task: ReportedState(RunState.PAUSED) for task in tasks})
 
     def snapshot(self, instances: Mapping[str, InstanceView]) -> FlowSnapshot:
         """Return the state of the flow, summarized over its connectors."""

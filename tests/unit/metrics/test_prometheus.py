@@ -114,6 +114,20 @@ def test_an_unknown_lag_is_not_a_number(status: FlowStatus, settings: MetricsSet
 
 
 @pytest.mark.usefixtures("server")
+def test_a_cluster_that_does_not_answer_is_a_figure(
+    status: FlowStatus, settings: MetricsSettings
+) -> None:
+    """And the state of the flow, which alerts watch."""
+    for cluster, reason in (("a", ""), ("b", "Cluster 'b' cannot be reached.")):
+        status.set_unreachable(cluster, reason, is_source=False)
+    found = scrape(settings.host, settings.port)
+    assert found[figure("sparkmirror_cluster_reachable", cluster="a")] == 1
+    assert found[figure("sparkmirror_cluster_reachable", cluster="b")] == 0
+    assert found[figure("sparkmirror_flow_state", state="RETRYING")] == 1
+    assert found[figure("sparkmirror_problems")] == 2  # and the partition that is refused
+
+
+@pytest.mark.usefixtures("server")
 def test_every_scrape_takes_a_new_snapshot(status: FlowStatus, settings: MetricsSettings) -> None:
     scrape(settings.host, settings.port)
     status.add_incidents([Incident(IncidentKind.GAP, "t", 0, 50, 59, 10, "again", 2, "continue")])
