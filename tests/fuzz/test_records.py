@@ -17,13 +17,14 @@ from sparkmirror.formats.connect_config_records import read_config_record
 from sparkmirror.formats.connect_fields import UnreadableRecord
 from sparkmirror.formats.connect_protocol import Assignment, WorkerMetadata
 from sparkmirror.formats.connect_status_records import read_status_record
-from sparkmirror.formats.map_chunk import MapChunk, MappedRun, read_header
+from sparkmirror.formats.map_chunk import CopiedBefore, MapChunk, MappedRun, read_header
 from sparkmirror.formats.mm2_records import Checkpoint, Heartbeat, OffsetSync
 from sparkmirror.formats.source_offsets import SourceOffsetKey, StoredPosition
 from sparkmirror.kafka.acls import AclBinding, Operation, PatternType, Permission, ResourceType
 from sparkmirror.model import ProducerState
 from sparkmirror.state.granted_acls import _binding, _key
 from sparkmirror.state.ledger import LedgerEntry, parse_entry
+from sparkmirror.state.offset_resets import OffsetReset
 from support.fuzzing import Parser, attempt, damaged, fuzzed
 
 TESTS = Path(__file__).parent.parent
@@ -102,6 +103,7 @@ def stored_position(data: bytes) -> object:
 
 
 CHUNK = MapChunk(10, 100, 60, 300, (MappedRun(12, 100, 20), MappedRun(40, 130, 1)))
+AGAIN = CopiedBefore(200, 300)
 POSITION = StoredPosition(7, 90, ProducerState(4, 0, 8), 3, "source-id", "target-id")
 
 
@@ -139,6 +141,8 @@ RECORDS = [
         (*of_mm2("stored offset", "value"), POSITION.value()),
     ),
     Parser("offset map", chunk, WIRE, (CHUNK.value(),)),
+    Parser("offset map, copied before", CopiedBefore.from_value, WIRE, (AGAIN.value(),)),
+    Parser("offset reset", OffsetReset.from_value, WIRE, (OffsetReset(7, 1_000).value(),)),
     Parser(
         "group metadata",
         WorkerMetadata.decode,

@@ -7,6 +7,8 @@ All tests share one mirror with two flows: `calm` in the default mode, `exact` e
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -349,6 +351,22 @@ def test_a_wrong_topic_partition_or_offset_changes_nothing(mirror: Mirror) -> No
     done = CliRunner().invoke(app, [*no_terminal, "--flow", mirror.flows["calm"]])
     assert done.exit_code == 2
     assert "--yes" in done.output
+
+
+def test_the_documented_commands_work(mirror: Mirror) -> None:
+    """Those of the page's first block, one after the other: the topic is copied again."""
+    topic = mirror.topic("calm", 20)
+    originals = mirror.values(mirror.source, topic)
+    page = (Path(__file__).parents[2] / "docs" / "offsets.md").read_text()
+    lines = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)[0].splitlines()
+    assert len(lines) == 3
+    names = {"mm2.properties": str(mirror.file), "orders": topic}
+    names["primary->backup"] = mirror.flows["calm"]
+    for line, expected in zip(lines, (originals, originals * 2, originals), strict=True):
+        words = [names.get(word, word) for word in shlex.split(line)]
+        done = CliRunner().invoke(app, words[1:])
+        assert done.exit_code == 0, f"{line}: {done.output}"
+        mirror.await_values("calm", topic, expected)
 
 
 STEPS = ("_delete_records", "_update_map", "_record_incidents", "write", "write_resets")

@@ -10,7 +10,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 # A limit that only a fault exceeds, not a slow machine; the ordinary wait takes a few seconds.
-PATIENCE_SECONDS = 45.0
+PATIENCE_SECONDS = 180.0
 _PAUSE_SECONDS = 0.1
 
 

@@ -312,7 +312,8 @@ def parse_time(text: str) -> int:
             f"Invalid start '{text}': use earliest, latest, an offset, or a time such as "
             "2026-01-31T12:00:00Z."
         ) from None
-    return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
+    moment = found if found.tzinfo else found.replace(tzinfo=UTC)
+    return max(0, round(moment.timestamp() * 1000))
 
 
 def _all(result: PartialResults[TopicPartition, int]) -> Mapping[TopicPartition, int]:

@@ -82,8 +82,8 @@ def parse_offset_reset(body: bytes) -> tuple[ResetWish, bool]:
     known = ("topic", "partitions", "to", "recopy", "deleteRecords", "dryRun")
     found = _object(_parse(body), "the body", known=known)
     topic, partitions = _text(found.get("topic"), "topic"), found.get("partitions") or []
-    if not topic:
-        raise ApiError(MALFORMED_STATUS, "The request has no topic.")
+    if topic is None:
+        raise _mismatch("topic", "a string", None)
     if not isinstance(partitions, list) or not all(str(one).isdecimal() for one in partitions):
         raise _mismatch("partitions", "a list of numbers", partitions)
     recopy, delete_records, dry_run = (

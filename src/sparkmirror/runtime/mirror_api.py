@@ -278,8 +278,8 @@ class MirrorApi(ConnectorQueries):
         flow = self._require_connector(name, api_errors.connector_not_found).flow.flow
         return ApiError(
             HTTPStatus.FORBIDDEN,
-            "Stopped connectors do not exist with `sparkmirror run`. Use `sparkmirror offsets "
-            f"reset {self._file} --flow '{flow}' --topic TOPIC --to OFFSET`.",
+            "Offsets cannot be changed here. Use `sparkmirror offsets reset "
+            f"{self._file} --flow '{flow}' --topic TOPIC --to OFFSET`.",
         )
 
     def put_tasks(self, name: str, signed: SignedBody, read: ParseTasks) -> None:  # noqa: ARG002

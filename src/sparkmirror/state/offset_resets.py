@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from sparkmirror.errors import WireError
 from sparkmirror.formats.connect_json import Json, decode, encode
@@ -25,6 +26,10 @@ from sparkmirror.state.position_records import KeyedRecord
 def reset_owner(connector: str) -> str:
     """Return the name in the keys of requests for a connector."""
     return f"{connector}.reset"
+
+
+_MAX_OFFSET = 2**63 - 2
+_MAX_TIME_MS = 253_402_300_799_000  # the end of the year 9999
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +53,12 @@ class OffsetReset:
     def from_value(cls, value: bytes) -> OffsetReset:
         fields = decode(value, "An offset reset")
         offset = fields.get("offset") if isinstance(fields, dict) else None
-        if not isinstance(fields, dict) or not isinstance(offset, int):
+        if not isinstance(fields, dict) or not _is_int(offset, _MAX_OFFSET):
             raise WireError(f"An offset reset has no integer 'offset': {value!r}.")
         time_ms, error = fields.get("time"), fields.get("error")
         return cls(
             offset + 1,
-            time_ms if isinstance(time_ms, int) else 0,
+            time_ms if _is_int(time_ms, _MAX_TIME_MS) else 0,
             fields.get("recopy") is True,
             fields.get("deleteRecords") is True,
             error if isinstance(error, str) else "",
@@ -75,3 +80,7 @@ def parse_resets(
         else:
             found[named.topic_partition] = OffsetReset.from_value(record.value)
     return found
+
+
+def _is_int(value: Json, most: int) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and -1 <= value <= most

@@ -216,10 +216,20 @@ def test_what_the_file_decides_is_refused_with_its_name(bench: Bench) -> None:
         lambda: bench.api.put_config(SOURCE, {}),
         lambda: bench.api.patch_config(SOURCE, {}),
         lambda: bench.api.delete(SOURCE),
+    ):
+        with pytest.raises(ApiError, match=r"file mm2\.properties. Change the file") as refused:
+            call()
+        assert refused.value.status == 403
+
+
+def test_altering_offsets_is_refused_with_the_command_that_resets_them(bench: Bench) -> None:
+    for call in (
         lambda: bench.api.alter_offsets(SOURCE, []),
         lambda: bench.api.reset_offsets(SOURCE),
     ):
-        with pytest.raises(ApiError, match=r"file mm2\.properties. Change the file") as refused:
+        with pytest.raises(
+            ApiError, match=r"offsets reset mm2\.properties --flow 'a->b'"
+        ) as refused:
             call()
         assert refused.value.status == 403
 

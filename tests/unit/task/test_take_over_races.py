@@ -297,6 +297,7 @@ def test_a_bounded_run_looks_at_a_partition_whose_source_ends_before_its_positio
     points._loops = SimpleNamespace(skip_origins=lambda _topic: ())  # type: ignore[assignment]
     tp = TopicPartition("t", 0)
     points._forgotten = deque()
+    points._resets = {}
     points._stopped = set()
     stored = StoredPosition(49, 49, ProducerState(1, 0, 50), 0)
     points._positions = {tp: KnownPosition(stored)}
