@@ -195,8 +195,8 @@ class LoopProtection(Closable):
         Without the right to do so, a flow that needs it plans again, which fails with the reason.
         """
         with self._lock:
-            if not self._is_prepared:
-                return  # the flow's thread has not, or could not
+            if not self._is_prepared or not self._kept:
+                return  # the flow's thread could not, or nothing depends on other flows
             before = self._plan.skip_origins
             try:
                 self._refresh_registries()
