@@ -92,7 +92,9 @@ def prove_no_loop(clusters: Sequence[LocalCluster], topic: str, expected: set[by
         assert values(cluster, topic) == Counter(expected), f"{cluster.name} has copies of copies"
 
 
-@pytest.mark.parametrize("delivery", ["default", "exactly-once"])
+@pytest.mark.parametrize(
+    "delivery", ["default", pytest.param("exactly-once", marks=pytest.mark.thorough)]
+)
 def test_two_clusters_copy_to_each_other_and_nothing_returns(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path, delivery: str
 ) -> None:

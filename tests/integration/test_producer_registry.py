@@ -197,6 +197,19 @@ def test_a_topic_that_java_copied_is_refused_unless_a_key_allows_it(one_way: Ben
     assert one_way.prepare(allowed) == (one_way.target.cluster_id,)
 
 
+def test_a_take_over_from_java_stays_registered(one_way: Bench) -> None:
+    """The stored positions do not show it after the first record."""
+    one_way.prepare()
+    one_way.loops.register_java()
+    again = one_way.protection(one_way.settings)
+    one_way.prepare(again)
+    again.refresh()
+    one_way.target.refresh()
+    flow = str(one_way.settings.flow)
+    [found] = [one for one in one_way.target.flows.values() if one.flow == flow]
+    assert found.took_over_from_java
+
+
 def test_a_producer_id_of_another_source_is_refused_and_named(one_way: Bench) -> None:
     """A restored cluster issues ids again."""
     other = RegisteredProducer(2 * 10**12, one_way.target.cluster_id, "x->y", unique_name("id"))

@@ -65,6 +65,7 @@ class LoopProtection(Closable):
         self._earlier = EarlierProducers(settings.source_admin)
         self._took_over_from_java = False
         self._is_prepared = False
+        self._is_imported = False  # what earlier versions left on the source
         self._kept: frozenset[str] = frozenset()  # topics that the flow copies under their names
         self._own: dict[int, RegisteredProducer] = {}
         self._plan = LoopPlan()
@@ -220,7 +221,9 @@ class LoopProtection(Closable):
         self._source.identify()
         if self.is_required:
             self._source.refresh()
-            self._import_earlier()
+            if not self._is_imported:
+                self._import_earlier()
+                self._is_imported = True
         self._target.refresh()
         if not self._target.exists:
             raise ClusterError(
