@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from sparkmirror.formats.connect_protocol import Assignment, WorkerMetadata
 from sparkmirror.formats.connect_status_records import read_status_record
 from sparkmirror.formats.map_chunk import CopiedBefore, MapChunk, MappedRun, read_header
 from sparkmirror.formats.mm2_records import Checkpoint, Heartbeat, OffsetSync
+from sparkmirror.formats.producer_registry import RegisteredFlow, RegisteredProducer
 from sparkmirror.formats.source_offsets import SourceOffsetKey, StoredPosition
 from sparkmirror.kafka.acls import AclBinding, Operation, PatternType, Permission, ResourceType
 from sparkmirror.model import ProducerState
@@ -127,6 +129,8 @@ ACL = AclBinding(
     Operation.READ,
     Permission.ALLOW,
 )
+PRODUCER = RegisteredProducer(7, "id-b", "A->B", "id-a", "A-mm2-0")
+FLOW = RegisteredFlow("A->B", "id-a", "id-b", ("orders.*",), ("orders-x",), True, 5, 6)
 RECORDS = [
     *pair("offset sync", OffsetSync.from_record),
     *pair("checkpoint", Checkpoint.from_record),
@@ -158,6 +162,24 @@ RECORDS = [
     Parser("ledger, key", lambda data: parse_entry(data, ENTRY.value()), WIRE, (ENTRY.key(),)),
     Parser("ledger, value", lambda data: parse_entry(ENTRY.key(), data), WIRE, (ENTRY.value(),)),
     Parser("granted ACL", _binding, WIRE, (_key(ACL),)),
+    *(
+        one
+        for made in (PRODUCER, FLOW)
+        for one in (
+            Parser(
+                f"{type(made).__name__}, key",
+                partial(type(made).from_record, value=made.value()),
+                WIRE,
+                (made.key(),),
+            ),
+            Parser(
+                f"{type(made).__name__}, value",
+                partial(type(made).from_record, made.key()),
+                WIRE,
+                (made.value(),),
+            ),
+        )
+    ),
 ]
 
 

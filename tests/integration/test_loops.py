@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
@@ -49,6 +50,7 @@ COMMON = (
     "sync.topic.configs.enabled = false",
     "refresh.topics.interval.seconds = 1",
 )
+EXACTLY_ONCE = {"default": "disabled", "exactly-once": "enabled"}
 PARTITIONS = 2
 _numbers = count()
 
@@ -90,7 +92,9 @@ def prove_no_loop(clusters: Sequence[LocalCluster], topic: str, expected: set[by
         assert values(cluster, topic) == Counter(expected), f"{cluster.name} has copies of copies"
 
 
-@pytest.mark.parametrize("delivery", ["default", "exactly-once"])
+@pytest.mark.parametrize(
+    "delivery", ["default", pytest.param("exactly-once", marks=pytest.mark.thorough)]
+)
 def test_two_clusters_copy_to_each_other_and_nothing_returns(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path, delivery: str
 ) -> None:
@@ -98,11 +102,8 @@ def test_two_clusters_copy_to_each_other_and_nothing_returns(
     east, west, topic = unique_name("east"), unique_name("west"), unique_name("invoices")
     create_topics(source_cluster, {topic: PARTITIONS})
     expected = write(source_cluster, topic, 200)
-    support = "enabled" if delivery == "exactly-once" else "disabled"
     clusters = (source_cluster, target_cluster)
-    file = two_way_file(
-        tmp_path, (east, west), clusters, topic, f"exactly.once.source.support = {support}"
-    )
+    file = two_way_file(tmp_path, (east, west), clusters, topic, support(delivery))
     with MirrorProcess(file) as mirror:
         await_everywhere(clusters, topic, expected)
         prove_no_loop(clusters, topic, expected)
@@ -198,8 +199,32 @@ def test_flows_that_begin_anew_copy_again_but_only_what_was_produced_there(
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("delivery", ["default", "exactly-once"])
+def test_records_produced_on_both_sides_at_once_arrive_once_whatever_is_killed(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path, delivery: str
+) -> None:
+    """100,000 on each side, and kill -9 of everything while they are copied."""
+    east, west, topic = unique_name("east"), unique_name("west"), unique_name("invoices")
+    clusters = (source_cluster, target_cluster)
+    for cluster in clusters:
+        create_topics(cluster, {topic: PARTITIONS})
+    file = two_way_file(tmp_path, (east, west), clusters, topic, support(delivery))
+    expected = write(source_cluster, topic, PARTITIONS)
+    with MirrorProcess(file) as mirror:
+        await_everywhere(clusters, topic, expected)
+        with ThreadPoolExecutor(len(clusters)) as threads:
+            written = [threads.submit(write, one, topic, 100_000) for one in clusters]
+            expected = expected.union(*(one.result() for one in written))
+        mirror.kill_everything()
+    with MirrorProcess(file):
+        await_everywhere(clusters, topic, expected)
+        prove_no_loop(clusters, topic, expected)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("delivery", ["default", "exactly-once"])
 def test_a_rebuilt_cluster_gets_its_former_records_back(
-    target_cluster: LocalCluster, tmp_path: Path, kafka_version: str
+    target_cluster: LocalCluster, tmp_path: Path, kafka_version: str, delivery: str
 ) -> None:
     """It has another cluster id: what its former self had written is copied to it."""
     east, west, topic = unique_name("east"), unique_name("west"), unique_name("invoices")
@@ -210,9 +235,8 @@ def test_a_rebuilt_cluster_gets_its_former_records_back(
             if not expected:
                 create_topics(cluster, {topic: PARTITIONS})
                 expected = write(cluster, topic, 200)
-            file = two_way_file(
-                tmp_path, (east, west), clusters, topic, "source.recreated.policy = restart"
-            )
+            lines = ("source.recreated.policy = restart", support(delivery))
+            file = two_way_file(tmp_path, (east, west), clusters, topic, *lines)
             with MirrorProcess(file) as mirror:
                 await_everywhere(clusters, topic, expected)
                 prove_no_loop(clusters, topic, expected)
@@ -389,6 +413,11 @@ def test_a_ring_is_refused_by_check_and_by_run(tmp_path: Path) -> None:
         ran = CliRunner().invoke(app, [command, str(file)])
         assert ran.exit_code != 0
         assert "copy topic 'invoices' around a ring under one name" in ran.output + ran.stderr
+
+
+def support(delivery: str) -> str:
+    """The line for a kind of delivery."""
+    return f"exactly.once.source.support = {EXACTLY_ONCE[delivery]}"
 
 
 def planned_records(file: Path) -> list[int]:

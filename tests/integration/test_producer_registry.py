@@ -6,9 +6,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from sparkmirror.cli.main import app
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.connectors.loop_protection import LoopProtection
@@ -23,6 +26,7 @@ from sparkmirror.formats.producer_registry import (
 from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.cluster_client import Closable
+from sparkmirror.kafka.topic_log import TopicLog
 from sparkmirror.model import Flow, ProducerState, TopicPartition
 from sparkmirror.spark.flow_status import FlowStatus
 from sparkmirror.state.offset_store import OffsetStore
@@ -31,6 +35,7 @@ from sparkmirror.task.messages import OtherWriter, PartitionStart, Split
 from sparkmirror.topology.internal_topics import Side, ensure_internal_topics, producers_topic
 from sparkmirror.topology.replication_factors import ReplicationFactorChooser
 from support.clients.librdkafka import create_topics
+from support.mirrors.mirror_file import mirror_file
 from support.unique_names import unique_name
 
 IDENTITY = "replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
@@ -192,6 +197,19 @@ def test_a_topic_that_java_copied_is_refused_unless_a_key_allows_it(one_way: Ben
     assert one_way.prepare(allowed) == (one_way.target.cluster_id,)
 
 
+def test_a_take_over_from_java_stays_registered(one_way: Bench) -> None:
+    """The stored positions do not show it after the first record."""
+    one_way.prepare()
+    one_way.loops.register_java()
+    again = one_way.protection(one_way.settings)
+    one_way.prepare(again)
+    again.refresh()
+    one_way.target.refresh()
+    flow = str(one_way.settings.flow)
+    [found] = [one for one in one_way.target.flows.values() if one.flow == flow]
+    assert found.took_over_from_java
+
+
 def test_a_producer_id_of_another_source_is_refused_and_named(one_way: Bench) -> None:
     """A restored cluster issues ids again."""
     other = RegisteredProducer(2 * 10**12, one_way.target.cluster_id, "x->y", unique_name("id"))
@@ -266,3 +284,26 @@ def test_without_the_registry_only_a_flow_that_renames_topics_may_run(one_way: B
     problems = one_way.status.snapshot().problems
     assert any("cannot recognize these records" in one for one in problems)
     assert renames.skip_origins(one_way.topic) == ()
+
+
+def test_check_and_plan_refuse_what_would_fail(
+    one_way: Bench, aliases: dict[str, LocalCluster], tmp_path: Path
+) -> None:
+    """A registered flow of another file makes it a topic that Java has copied."""
+    create_topics(aliases[one_way.settings.flow.source], {one_way.topic: 1})
+    one_way.flow_of(one_way.target.cluster_id, one_way.source.cluster_id, java=True)
+    lines = (f"{one_way.settings.flow}.enabled = true", f"topics = {one_way.topic}", IDENTITY)
+    described = mirror_file(tmp_path, aliases, *lines)
+    for command, code in ((["check", "--connect"], 1), (["plan"], 4)):
+        ran = CliRunner().invoke(app, [*command, str(described)])
+        assert ran.exit_code == code
+        assert "Java MirrorMaker 2 has copied topic" in ran.output + ran.stderr
+
+
+def test_a_malformed_record_in_the_registry_is_skipped(one_way: Bench) -> None:
+    with TopicLog(one_way.settings.target_admin, PRODUCERS_TOPIC) as log:
+        log.append({0: [(b'{"producer":"none"}', b"[]"), (b"\xff", b"\xff")]})
+    one_way.prepare()
+    one_way.register(6 * 10**12)
+    one_way.target.refresh()
+    assert 6 * 10**12 in one_way.target.producers

@@ -27,7 +27,8 @@ from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.config.worker_config import WorkerConfig, is_worker_file
 from sparkmirror.config.worker_settings import WorkerSettings
-from sparkmirror.errors import ClusterError, ConfigError
+from sparkmirror.connectors.loop_forecast import read_loop_plan
+from sparkmirror.errors import ClusterError, ConfigError, WireError
 from sparkmirror.kafka.broker_capabilities import Role
 from sparkmirror.kafka.cluster_probe import ClusterProbe, missing_permissions, probe_cluster
 from sparkmirror.policy.loading import load_policy
@@ -140,7 +141,11 @@ def check_mirror_config(config: MirrorConfig, targets: list[str], *, connect: bo
             FlowReport(r.settings.flow, r.settings.enabled, tuple(r.report.effective))
             for r in readings
         ),
-        notices=(*notices, *_unmatched_topics(readings, clusters)),
+        notices=(
+            *notices,
+            *_unmatched_topics(readings, clusters),
+            *_loops(config.enabled_settings() if clusters else (), clusters),
+        ),
         mirror=config.effective,
         spark=tuple(sorted(config.displayed_spark_conf.items())),
         clusters=clusters,
@@ -162,6 +167,21 @@ def _unmatched_topics(
         for sentence in unmatched_topics(settings.policy, policy, source, probes[source].topics):
             message = f"{settings.flow}: {sentence}"
             yield notice_at_line(NoticeLevel.WARNING, "topics", line, message)
+
+
+def _loops(enabled: Sequence[FlowSettings], clusters: Sequence[ClusterReport]) -> Iterator[Notice]:
+    """Report flows that would be FAILED, because records would return or be lost."""
+    topics = {one.probe.alias: one.probe.topics for one in clusters if one.probe.reachable}
+    for settings in enabled:
+        flow = settings.flow
+        if not {flow.source, flow.target} <= topics.keys() or not settings.source.skips_loops:
+            continue
+        kept = {*filter(load_policy(settings.policy, flow).keeps_name, topics[flow.source])}
+        try:
+            if kept:
+                read_loop_plan(settings, enabled, kept)
+        except (ClusterError, WireError) as error:
+            yield notice_at_line(NoticeLevel.ERROR, f"{flow}.loop.policy", 0, f"{flow}: {error}")
 
 
 def _probe_clusters(flows: list[FlowSettings]) -> tuple[ClusterReport, ...]:

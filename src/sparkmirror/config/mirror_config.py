@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -107,7 +108,7 @@ class MirrorConfig:
         settings = [self.parsed_flow(flow).settings for flow in flows]
         enabled = [one.flow for one in settings if one.enabled]
         found.extend(shared_transactional_id_notices([one for one in settings if one.enabled]))
-        found.extend(loop_notices(self.enabled_settings()))
+        found.extend(self._loop_notices())
         found.extend(unused_consumer_notices(self._file, self.clusters, enabled))
         if flows and not enabled:
             message = (
@@ -144,10 +145,21 @@ class MirrorConfig:
             )
         return found
 
-    def enabled_settings(self) -> list[FlowSettings]:
-        """Return the settings of all enabled flows of the file, also those that run elsewhere."""
+    def _loop_notices(self) -> Iterator[Notice]:
+        """Yield notices about cycles, without topics that a config provider names."""
         flows = [flow for flow in all_flows(self.clusters) if self._is_enabled(flow)]
-        return [self.parsed_flow(flow).settings for flow in flows]
+        reports = [self.parsed_flow(flow).report for flow in flows]
+        for notice in loop_notices(self.enabled_settings()):
+            message = notice.message
+            for report in reports:
+                message = report.redacted(message)
+            yield replace(notice, message=message)
+
+    def enabled_settings(self) -> list[FlowSettings]:
+        """Return the settings of all valid enabled flows of the file, wherever they run."""
+        flows = [flow for flow in all_flows(self.clusters) if self._is_enabled(flow)]
+        parsed = [self.parsed_flow(flow) for flow in flows]
+        return [one.settings for one in parsed if not one.report.has_errors]
 
     def flow_settings(self, flow: Flow) -> FlowSettings:
         """Return a flow's settings. Raises one ConfigError with all errors."""

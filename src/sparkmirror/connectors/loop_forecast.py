@@ -6,12 +6,13 @@ The offset map of the other flow, on this flow's source, has the offsets that it
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sparkmirror.config.settings import FlowSettings
+from sparkmirror.connectors.earlier_producers import EarlierProducers
 from sparkmirror.connectors.known_flows import KnownFlows
-from sparkmirror.connectors.loop_protection import with_loop_remedy
+from sparkmirror.connectors.loop_protection import refuse_loops, with_loop_remedy
 from sparkmirror.connectors.source_topics import MirroredPartition
 from sparkmirror.errors import BrokerError, ClusterError
 from sparkmirror.kafka.cluster_client import ClusterClient
@@ -30,7 +31,6 @@ _MAX_RUNS = 10_000  # of one partition; a forecast need not be exact beyond
 class LoopForecast:
     """The offset maps of the flows whose records are skipped, by topic."""
 
-    plan: LoopPlan = field(default_factory=LoopPlan)
     maps: Mapping[str, Sequence[MapTopic]] = field(default_factory=dict)
 
     def skipped(self, tp: TopicPartition, start: int, end: int) -> int:
@@ -38,20 +38,13 @@ class LoopForecast:
         return sum(copied_records(one, tp, start, end) for one in self.maps.get(tp.topic, ()))
 
 
-def forecast_loops(
-    settings: FlowSettings,
-    policy: FlowPolicy,
-    configured: Sequence[FlowSettings],
-    mirrored: Sequence[MirroredPartition],
-    client: ClusterClient,
-) -> LoopForecast:
-    """Read the registries and the offset maps; `client` is the source's.
+def read_loop_plan(
+    settings: FlowSettings, configured: Sequence[FlowSettings], kept: Collection[str]
+) -> tuple[tuple[LoopEdge, ...], LoopPlan]:
+    """Plan from both registries what the flow skips; `kept` are the topics that keep their name.
 
-    Raises ClusterError, also for a ring.
+    Returns all flows, the flow itself first. Raises ClusterError if the flow must not run.
     """
-    kept = {one.source.topic for one in mirrored if one.remote_topic == one.source.topic}
-    if not settings.source.skips_loops or not kept:
-        return LoopForecast()
     with (
         ProducerRegistry(settings.source_admin) as source,
         ProducerRegistry(settings.target_admin) as target,
@@ -64,22 +57,37 @@ def forecast_loops(
         own = LoopEdge(source.cluster_id, target.cluster_id, str(settings.flow), kept.__contains__)
         edges = (own, *KnownFlows(settings, lambda: configured, source, target).edges())
     plan = plan_loops(edges, own, kept)
-    if plan.ring is not None:
-        raise ClusterError(str(plan.ring), cluster=settings.flow.target)
+    earlier = EarlierProducers(settings.source_admin)
+    if plan.shared:
+        earlier.read((settings.flow.target,))
+    refuse_loops(settings, plan, edges, earlier.java_topics(settings.flow.target))
+    return edges, plan
+
+
+def forecast_loops(
+    settings: FlowSettings,
+    policy: FlowPolicy,
+    configured: Sequence[FlowSettings],
+    mirrored: Sequence[MirroredPartition],
+    client: ClusterClient,
+) -> LoopForecast:
+    """Read the registries and the offset maps; `client` is the source's. Raises ClusterError."""
+    kept = {one.source.topic for one in mirrored if one.remote_topic == one.source.topic}
+    if not settings.source.skips_loops or not kept:
+        return LoopForecast()
+    edges, plan = read_loop_plan(settings, configured, kept)
     maps: dict[str, MapTopic | None] = {}
     by_topic: dict[str, list[MapTopic]] = {}
     for topic, origins in plan.skip_origins.items():
         incoming = {
             one.flow.partition("->")[0]
             for one in edges
-            if one.target == own.source and one.source in origins and one.keeps(topic)
+            if one.target == edges[0].source and one.source in origins and one.keeps(topic)
         }
-        for alias in incoming:
-            if alias not in maps:
-                maps[alias] = _read_map(client, offset_map_topic(policy.replication, alias))
-        found = [known for alias in incoming if (known := maps[alias]) is not None]
-        by_topic[topic] = found
-    return LoopForecast(plan, by_topic)
+        for alias in incoming - maps.keys():
+            maps[alias] = _read_map(client, offset_map_topic(policy.replication, alias))
+        by_topic[topic] = [known for alias in incoming if (known := maps[alias]) is not None]
+    return LoopForecast(by_topic)
 
 
 def _read_map(client: ClusterClient, topic: str) -> MapTopic | None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from sparkmirror.config.settings import FlowSettings
@@ -65,6 +65,7 @@ class LoopProtection(Closable):
         self._earlier = EarlierProducers(settings.source_admin)
         self._took_over_from_java = False
         self._is_prepared = False
+        self._is_imported = False  # what earlier versions left on the source
         self._kept: frozenset[str] = frozenset()  # topics that the flow copies under their names
         self._own: dict[int, RegisteredProducer] = {}
         self._plan = LoopPlan()
@@ -110,9 +111,8 @@ class LoopProtection(Closable):
                     self._prepare()
             if self.is_required:
                 self._plan_skipping()
-                if self._plan.ring is not None:
-                    raise ClusterError(str(self._plan.ring), cluster=self._flow.target)
-                self._refuse_java()
+                by_java = self._earlier.java_topics(self._flow.target)
+                refuse_loops(self._settings, self._plan, self._edges, by_java)
         return True
 
     def register(self, splits: Iterable[Split], earlier: Mapping[int, str | None]) -> bool:
@@ -195,8 +195,8 @@ class LoopProtection(Closable):
         Without the right to do so, a flow that needs it plans again, which fails with the reason.
         """
         with self._lock:
-            if not self._is_prepared:
-                return  # the flow's thread has not, or could not
+            if not self._is_prepared or not self._kept:
+                return  # the flow's thread could not, or nothing depends on other flows
             before = self._plan.skip_origins
             try:
                 self._refresh_registries()
@@ -221,7 +221,9 @@ class LoopProtection(Closable):
         self._source.identify()
         if self.is_required:
             self._source.refresh()
-            self._import_earlier()
+            if not self._is_imported:
+                self._import_earlier()
+                self._is_imported = True
         self._target.refresh()
         if not self._target.exists:
             raise ClusterError(
@@ -304,27 +306,30 @@ class LoopProtection(Closable):
         known = self._target.flows[RegisteredFlow(str(self._flow), *ids, ()).key()]
         return LoopEdge(*ids, str(self._flow), self._kept.__contains__, known.since_ms)
 
-    def _refuse_java(self) -> None:
-        """Refuse topics that Java MM2 copied to the source from the target."""
-        if self._settings.source.loop_java_policy != "refuse":
-            return
-        back = [
-            one
-            for one in self._edges
-            if (one.source, one.target) == (self._target.cluster_id, self._source.cluster_id)
-        ]
-        by_java = self._earlier.java_topics(self._flow.target)
-        for topic in sorted(self._kept):
-            opposite = [one for one in back if one.keeps(topic)]
-            if any(one.took_over_from_java for one in opposite) or (opposite and topic in by_java):
-                raise ClusterError(
-                    f"Java MirrorMaker 2 has copied topic '{topic}' from '{self._flow.target}' to "
-                    f"'{self._flow.source}' under the same name. Nothing marks its records, so "
-                    f"{self._flow} would copy them back. Let {self._flow} begin behind them "
-                    "(auto.offset.reset=latest, or stored offsets), and then set "
-                    f"{self._flow}.loop.java.policy=copy.",
-                    cluster=self._flow.source,
-                )
+
+def refuse_loops(
+    settings: FlowSettings, plan: LoopPlan, edges: Sequence[LoopEdge], by_java: Collection[str]
+) -> None:
+    """Raise ClusterError for a ring, or for a topic that Java MM2 copied to the source.
+
+    `edges` begin with the flow itself; `by_java` are topics that Java copied from its target.
+    """
+    flow, own = settings.flow, edges[0]
+    if plan.ring is not None:
+        raise ClusterError(str(plan.ring), cluster=flow.target)
+    if settings.source.loop_java_policy != "refuse":
+        return
+    back = [one for one in edges if (one.source, one.target) == (own.target, own.source)]
+    for topic in plan.skip_origins:
+        opposite = [one for one in back if one.keeps(topic)]
+        if any(one.took_over_from_java for one in opposite) or (opposite and topic in by_java):
+            raise ClusterError(
+                f"Java MirrorMaker 2 has copied topic '{topic}' from '{flow.target}' to "
+                f"'{flow.source}' under the same name. Nothing marks its records, so {flow} would "
+                f"copy them back. Let {flow} begin behind them (auto.offset.reset=latest, or "
+                f"stored offsets), and then set {flow}.loop.java.policy=copy.",
+                cluster=flow.source,
+            )
 
 
 class _Warnings:

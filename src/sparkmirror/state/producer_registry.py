@@ -7,9 +7,10 @@ if the topic is deleted. Not thread-safe.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 
-from sparkmirror.errors import BrokerError, ClusterError
+from sparkmirror.errors import BrokerError, ClusterError, WireError
 from sparkmirror.formats.producer_registry import (
     PRODUCERS_TOPIC,
     RegisteredFlow,
@@ -23,6 +24,7 @@ from sparkmirror.wire import error_codes
 from sparkmirror.wire.settings import ConnectionSettings
 
 _PARTITION = 0
+_log = logging.getLogger(__name__)
 
 
 class ProducerRegistry(Closable):
@@ -71,13 +73,17 @@ class ProducerRegistry(Closable):
     def _add(self, key: bytes | None, value: bytes | None) -> None:
         if key is None or value is None:
             return
-        producer = RegisteredProducer.from_record(key, value)
-        if producer is not None:
-            if producer.cluster_id == self.cluster_id:
-                self.producers[producer.producer_id] = producer
+        try:
+            producer = RegisteredProducer.from_record(key, value)
+            flow = RegisteredFlow.from_record(key, value)
+            is_same = flow is None or (flow.key() == key and bool(flow.value()))  # encodable
+        except WireError as error:
+            alias = self._client.connection.alias
+            _log.warning(f"{alias}: skipped a record in topic {PRODUCERS_TOPIC}: {error}")
             return
-        flow = RegisteredFlow.from_record(key, value)
-        if flow is not None:
+        if producer is not None and producer.cluster_id == self.cluster_id:
+            self.producers[producer.producer_id] = producer
+        if flow is not None and is_same:
             self.flows[key] = flow
 
     def register(

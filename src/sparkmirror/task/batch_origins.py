@@ -11,7 +11,7 @@ batch arrives. If the registry cannot be read, the partition waits. Owned by the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -33,6 +33,8 @@ from sparkmirror.wire.memory import SharedBuffer
 from sparkmirror.wire.outgoing import AbortedTransaction
 from sparkmirror.wire.record_batch import RecordBatch, split_batches
 from sparkmirror.wire.records import decode_records
+
+_ENOUGH_ABSENCES = 2  # one broker may not know a new topic yet
 
 
 class _Wait(NamedTuple):
@@ -71,6 +73,8 @@ class BatchOrigins:
         self._waiting: dict[TopicPartition, _Wait] = {}  # for the next lookup
         self._looking_up: list[_Wait] = []
         self._is_looking_up = False
+        self._attempt = 0  # responses to requests of an earlier attempt are ignored
+        self._absences = 0  # brokers that do not know the topic
         self._awaits_leader = False
         self._reader: FetchPartition | None = None
         self._goal: int | None = None  # the registry's end at the last request
@@ -113,8 +117,11 @@ class BatchOrigins:
         self._request_end()
 
     def _request_end(self) -> None:
-        if self._closing:
+        if self._closing or not self._is_looking_up:
             return
+        self._attempt += 1
+        self._absences = 0
+        self._awaits_leader = False
         if self._tp not in self._source.leaders:
             self._request_topic()
             return
@@ -122,19 +129,34 @@ class BatchOrigins:
             self._source,
             self._tp,
             read_committed=False,  # the fetcher may not read that far yet; then it waits
-            done=self._on_bounds,
-            failed=self._on_failure,
+            done=self._if_current(self._on_bounds),
+            failed=self._if_current(self._on_failure),
         )
+
+    def _if_current(self, then: Callable[..., None]) -> Callable[..., None]:
+        """Wrap a callback: it does nothing after another attempt has begun."""
+        attempt = self._attempt
+
+        def call(*arguments: int) -> None:
+            if attempt == self._attempt and not self._closing:
+                then(*arguments)
+
+        return call
 
     def _request_topic(self) -> None:
         request_topic_error(
-            self._source, self._tp.topic, done=self._on_topic, failed=self._on_failure
+            self._source,
+            self._tp.topic,
+            done=self._if_current(self._on_topic),
+            failed=self._if_current(self._on_failure),
         )
 
     def _on_topic(self, code: int) -> None:
-        if self._closing:
-            return
         if code == error_codes.UNKNOWN_TOPIC_OR_PARTITION:
+            self._absences += 1
+            if self._absences < _ENOUGH_ABSENCES:
+                self._request_topic()
+                return
             self._drop_reader()
             self._decide()  # no flow has ever written to this cluster
         elif code:
@@ -147,15 +169,13 @@ class BatchOrigins:
     def _on_metadata(self) -> None:
         if not self._awaits_leader or not self._source.has_metadata(self._tp):
             return
-        self._awaits_leader = False
         if self._tp in self._source.leaders:
             self._request_end()
         else:
+            self._awaits_leader = False
             self._on_failure(self._source.leader_error(self._tp))
 
     def _on_bounds(self, earliest: int, latest: int) -> None:
-        if self._closing:
-            return
         self._backoff.reset()
         if self._reader is not None and self._reader.position > latest:
             self._drop_reader()  # recreated or truncated
@@ -174,26 +194,26 @@ class BatchOrigins:
         """Decide, unless the registry was truncated and has grown again up to the position."""
 
         def ended(_leader_epoch: int, end_offset: int) -> None:
-            if self._closing or reader is not self._reader:
-                return
             if end_offset < reader.position:
                 self._read_again()
             else:
                 self._decide()
 
         def failed(code: int) -> None:
-            if code == error_codes.UNSUPPORTED_VERSION and not self._closing:
+            if code == error_codes.UNSUPPORTED_VERSION:
                 self._decide()
             else:
                 self._on_failure(code)
 
         request_epoch_end(
-            self._source, self._tp, reader.last_leader_epoch, done=ended, failed=failed
+            self._source,
+            self._tp,
+            reader.last_leader_epoch,
+            done=self._if_current(ended),
+            failed=self._if_current(failed),
         )
 
     def _on_failure(self, code: int) -> None:
-        if self._closing:
-            return
         if code == error_codes.UNKNOWN_TOPIC_OR_PARTITION:
             self._source.refresh_metadata(topics=[self._tp.topic])
             self._request_topic()
@@ -219,6 +239,7 @@ class BatchOrigins:
     def _decide(self) -> None:
         waits, self._looking_up = self._looking_up, []
         self._goal, self._is_looking_up = None, False
+        self._attempt += 1
         for known in self._verdicts.values():
             known.on_registry_read()
         for mine, known, moves, producer_ids in waits:
@@ -304,6 +325,7 @@ class BatchOrigins:
         self._source.refresh_metadata(topics=[self._tp.topic])  # it may have another id
         if self._is_looking_up:
             self._goal = None
+            self._attempt += 1
             self._loop.call_later(self._backoff.next_pause(), self._request_end)
 
     def _drop_reader(self) -> None:

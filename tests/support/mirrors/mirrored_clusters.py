@@ -35,6 +35,11 @@ class MapInMemory(MapTopic):
         known = self.maps.setdefault(TP, OffsetMap())
         known.add_chunk(chunk.first, chunk.target_first, place, record)
 
+    @property
+    def chunks(self) -> list[MapChunk]:
+        """All chunks in the order of the log."""
+        return [*self._chunks.values()]
+
     def _load(self, tp: TopicPartition, first: int, log_offset: int) -> MapChunk:  # noqa: ARG002
         return self._chunks[log_offset]
 

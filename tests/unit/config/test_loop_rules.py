@@ -87,6 +87,18 @@ def test_an_ignored_cycle_is_a_warning() -> None:
     assert any("records may go round without end" in one for one in warnings)
 
 
+def test_topics_of_a_config_provider_are_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COPIED", "invoices-of-a-secret-kind")
+    lines = (
+        "config.providers = env",
+        "config.providers.env.class = org.apache.kafka.common.config.provider.EnvVarConfigProvider",
+        "topics = ${env:COPIED}",
+        IDENTITY,
+    )
+    [(_, message)] = notices("A->B B->A", *lines)
+    assert "topics '[hidden]' in a cycle" in message
+
+
 def test_forward_is_refused_with_the_reason() -> None:
     file = "clusters = A, B\nA->B.enabled = true\nA->B.loop.policy = forward"
     messages = [one.message for one in MirrorConfig.parse(file).all_notices()]

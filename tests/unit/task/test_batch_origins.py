@@ -23,7 +23,7 @@ from support.mirrors.scripted_mirror import REGISTRY, TOPIC, Crash, ScriptedMirr
 from support.peers.scripted_cluster import FETCH, LIST_OFFSETS, METADATA
 
 LOCAL, FROM_B, FROM_C = 7, 5_000, 6_000
-DENIED, NO_LEADER, NOT_LEADER = 29, 5, 6
+UNKNOWN_TOPIC, NO_LEADER, NOT_LEADER, DENIED = 3, 5, 6, 29
 
 
 @pytest.fixture
@@ -389,6 +389,22 @@ class Story:
         assert not life.is_stuck, life.troubles
         assert not life.incidents
 
+    def run_with_trouble(self, api_key: int, code: int) -> None:
+        """A task that cannot use the registry for a while, and producers that begin meanwhile."""
+        refusals = self._flow.source.topic_refusals
+        refusals[api_key, REGISTRY] = code
+
+        def begin() -> None:
+            self.write("new", 1)
+            self.write("late", 1)
+
+        def end() -> None:
+            refusals.clear()
+            self.write("late", 1)
+
+        at = {0.2: begin, 0.4: lambda: self.elect(REGISTRY), 0.9: end, 1.2: begin}
+        assert not self._flow.run(at=at).is_stuck
+
     def elect(self, topic: str) -> None:
         self._flow.source.log(topic).elect()
 
@@ -401,6 +417,14 @@ STEPS = st.lists(
             st.integers(1, 4),
         ),
         st.tuples(st.just("run"), st.integers(0, 3)),
+        st.tuples(
+            st.just("run_with_trouble"),
+            st.sampled_from([LIST_OFFSETS, FETCH]),
+            st.sampled_from([UNKNOWN_TOPIC, NO_LEADER, NOT_LEADER, DENIED]),
+        ),
+        st.tuples(
+            st.just("run_with_trouble"), st.just(METADATA), st.sampled_from([NO_LEADER, DENIED])
+        ),
         st.tuples(st.just("elect"), st.sampled_from([TOPIC, REGISTRY])),
         st.tuples(st.just("compact"), st.integers(2, 4)),
     ),

@@ -114,15 +114,20 @@ class ConfigReport:
     def error(self, value: LayeredValue, key: str, sentence: str) -> None:
         """Add an error about the line of `value`; `sentence` begins with the key's name."""
         written = value.origin.key or key
-        text = self._redacted(sentence)
+        text = self.redacted(sentence)
         self.notices.append(notice_at_line(NoticeLevel.ERROR, written, value.origin.line, text))
 
     def warn(self, origin: Origin, sentence: str, level: NoticeLevel = NoticeLevel.WARNING) -> None:
         """Add a notice that does not prevent a run."""
-        text = self._redacted(sentence)
+        text = self.redacted(sentence)
         self.notices.append(notice_at_line(level, origin.key, origin.line, text))
 
-    def _redacted(self, sentence: str) -> str:
+    @property
+    def has_errors(self) -> bool:
+        return any(one.level is NoticeLevel.ERROR for one in self.notices)
+
+    def redacted(self, sentence: str) -> str:
+        """Hide the values that come from config providers."""
         lowered = sentence.lower()
         held = [text for text in self._provided if text.lower() in lowered]
         for text in sorted(held, key=len, reverse=True):
