@@ -26,6 +26,7 @@ class MapInMemory(MapTopic):
 
     def __init__(self) -> None:
         self.maps = {}
+        self._copied_before = {}
         self._chunks: dict[int, MapChunk] = {}
 
     def add(self, chunk: MapChunk) -> None:
