@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from sparkmirror.devcluster.cluster import LocalCluster
@@ -83,6 +84,6 @@ def test_groups_follow_in_both_directions_and_skip_nothing(
                 assert {*logs[there][:expected]} <= {*logs[here][:position]}
                 assert committed(clusters[here], group, topic, 1) == {0: position}
         assert mirror.terminate()[0] == 0
-        skipped = f"copied, {ROUNDS * SIZE} records of other flows skipped"
-        totals = [line for line in mirror.log.splitlines() if line.endswith(skipped)]
-        assert len(totals) == len(clusters)
+        skipped = re.findall(r"copied, ([\d,]+) records of other flows skipped\n", mirror.log)
+        assert len(skipped) == len(clusters)  # a task that is replaced counts some again
+        assert all(int(one.replace(",", "")) >= ROUNDS * SIZE for one in skipped)
