@@ -110,7 +110,8 @@ def check_plan(plans: Sequence[FlowPlan], settings: dict[Flow, FlowSettings]) ->
     if altered:
         return PlanCheck(tuple(altered))
     with progress_status() as on_progress:
-        found, unread = build_plans([settings[plan.flow] for plan in plans], on_progress)
+        chosen = [settings[plan.flow] for plan in plans]
+        found, unread = build_plans(chosen, on_progress, settings.values())
     if unread:
         listed = (f"cannot compare the plan of {flow}: {reason}" for flow, reason in unread)
         raise UnreadableFlowsError(join_sentences(listed))

@@ -9,7 +9,7 @@ thread-safe.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -80,14 +80,19 @@ class _SharedPlanState:
 
 
 def build_plans(
-    flows: Sequence[FlowSettings], on_progress: ProgressCallback = lambda _: None
+    flows: Sequence[FlowSettings],
+    on_progress: ProgressCallback = lambda _: None,
+    configured: Collection[FlowSettings] = (),
 ) -> tuple[list[FlowPlan], list[tuple[Flow, str]]]:
-    """Return the plans, and the flows that could not be read with the reason."""
+    """Return the plans, and the flows that could not be read with the reason.
+
+    `configured` are all flows of the file, which may form cycles with these.
+    """
     ordered = sorted(flows, key=lambda one: one.flow)
     unread: dict[Flow, str] = {}
     while True:
         try:
-            shared = _SharedPlanState([one for one in ordered if one.enabled])
+            shared = _SharedPlanState([one for one in configured or ordered if one.enabled])
             read = [one for one in ordered if one.flow not in unread]
             plans = _plan_all(read, shared, on_progress)
         except _FlowUnreadableError as error:  # plan the others without it
