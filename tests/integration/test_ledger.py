@@ -44,7 +44,7 @@ def documented_commands() -> list[str]:
     page = (Path(__file__).parents[2] / "docs" / "incidents.md").read_text()
     lines = "\n".join(re.findall(r"```sh\n(.*?)```", page, re.DOTALL)).splitlines()
     assert len(lines) >= 3
-    return [line.partition("#")[0].strip() for line in lines]
+    return [line.partition("#")[0].strip() for line in lines if line]
 
 
 def entry(flow: Flow, topic: str, offset: int, *, last: int | None = None) -> LedgerEntry:

@@ -238,6 +238,10 @@ def test_a_reset_forwards_leaves_records_out(mirror: Mirror, mode: str) -> None:
         )
 
     eventually(is_paused, PATIENCE_SECONDS, "the flow is paused")
+    command = ["offsets", "show", str(mirror.file), "--flow", mirror.flows[mode]]
+    shown = CliRunner().invoke(app, command)
+    assert f"reset of {topic}-0 to 80" in shown.stderr
+    assert "not carried out yet" in shown.stderr
     resumed = CliRunner().invoke(app, ["resume", name, "--url", str(mirror.file)])
     assert resumed.exit_code == 0, resumed.output
     originals = mirror.values(mirror.source, topic)
@@ -426,3 +430,21 @@ def test_a_request_survives_kill_minus_nine(mirror: Mirror, mode: str) -> None:
     assert copied == originals[: len(copied)]
     mirror.await_values(mode, topic, [*copied, *originals[50:]])
     mirror.check_translation(mode, topic, first=50)
+
+
+@pytest.mark.thorough
+@both_modes
+def test_a_standby_carries_a_reset_out_when_the_owner_dies(mirror: Mirror, mode: str) -> None:
+    """While the command waits, the process that runs the flow is killed."""
+    topic = mirror.topic(mode, 80)
+    settings = mirror.settings(mode)
+    with MirrorProcess(mirror.file) as standby:
+        standby.await_log(f"{mirror.flows[mode]}: STANDBY", PATIENCE_SECONDS)
+        request_resets(settings, plan_reset(settings, ResetWish(topic, start="50")))
+        mirror.kill()
+        done = mirror.run(mode, "reset", topic, "--to", "40", "--timeout", "180")
+        assert done["state"] == "done"
+        originals = mirror.values(mirror.source, topic)
+        mirror.await_values(mode, topic, [*originals, *originals[40:]])
+        mirror.check_translation(mode, topic, first=40)
+    mirror.start()

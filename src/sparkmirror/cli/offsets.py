@@ -21,13 +21,14 @@ from sparkmirror.cli.ledger import select_flows
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.connectors.group_sync import GroupSync
-from sparkmirror.connectors.offset_reset_plan import EARLIEST, ResetWish
-from sparkmirror.errors import SparkmirrorError
+from sparkmirror.connectors.offset_reset_plan import EARLIEST, ResetWish, read_positions
+from sparkmirror.errors import ArgumentError, ClusterError, SparkmirrorError
 from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.model import TopicPartition
 from sparkmirror.offsets.map_topic import MapTopic
 from sparkmirror.policy.loading import load_policy
 from sparkmirror.policy.sparkmirror_topics import offset_map_topic
+from sparkmirror.quantities import format_time
 
 HEADINGS = ("flow", "topic", "chunks", "from", "to", "target from", "target to")
 
@@ -113,7 +114,8 @@ def show(
     """Print the offset range that the map covers for every topic partition."""
     rows: list[tuple[str, TopicPartition, int, int, int, int, int]] = []
     try:
-        for settings in select_flows(MirrorConfig.load(file), flow):
+        flows = select_flows(MirrorConfig.load(file), flow)
+        for settings in flows:
             with _offset_map(settings) as offsets:
                 rows += [
                     (str(settings.flow), tp, len(known), *offsets.bounds(tp))
@@ -128,6 +130,27 @@ def show(
     else:
         cells = [[Text(str(one)) for one in row] for row in rows]
         print_rows(Console(), HEADINGS, cells, "Nothing has been mirrored yet.")
+    for settings in flows:
+        _print_pending_resets(settings, topic)
+
+
+def _print_pending_resets(settings: FlowSettings, topic: str | None) -> None:
+    """Print resets that are not carried out, and refused ones, to standard error."""
+    try:
+        resets = read_positions(settings).resets
+    except ArgumentError:
+        return  # the flow has not run yet
+    except ClusterError as error:
+        print_error(str(error))
+        return
+    for tp, one in sorted(resets.items()):
+        if topic in (None, tp.topic):
+            state = f"refused: {one.error}" if one.error else "not carried out yet"
+            typer.echo(
+                f"{settings.flow}: reset of {tp} to {one.next_offset}, requested "
+                f"{format_time(one.time_ms)}: {state}",
+                err=True,
+            )
 
 
 def _as_json(flow: str, tp: TopicPartition, chunks: int, *bounds: int) -> dict[str, str | int]:
