@@ -35,9 +35,11 @@ class IdlePositions(Closable):
         self._rules = topic_rules(policy, settings.flow)
         self.source = ClusterClient(_impatient(settings.source_admin))
         self.target = ClusterClient(_impatient(settings.target_admin))
-        is_on_target = settings.state_cluster == settings.target_admin
+        self.is_state_on_target = settings.state_cluster == settings.target_admin
         self._state = (
-            self.target if is_on_target else ClusterClient(_impatient(settings.state_cluster))
+            self.target
+            if self.is_state_on_target
+            else ClusterClient(_impatient(settings.state_cluster))
         )
         self._stored = StoredPositionReader(
             self._state,

@@ -96,12 +96,14 @@ class LagMonitor:
         of_source = self._check(idle, idle.source, status)
         if of_source is not None:
             return of_source
+        of_positions = None
         # Positions stay known without the target: what cannot be read cannot be written either.
-        of_positions = of_target or self._attempt(
-            status, _POSITION_PROBLEM, lambda: self._read_positions(idle, status)
-        )
+        if of_target is None or not idle.is_state_on_target:
+            of_positions = self._attempt(
+                status, _POSITION_PROBLEM, lambda: self._read_positions(idle, status)
+            )
         of_ends = self._attempt(status, _END_PROBLEM, lambda: self._read_ends(idle, status))
-        return of_ends or of_positions
+        return of_ends or of_positions or of_target
 
     def _check(
         self, idle: IdlePositions, client: ClusterClient, status: FlowStatus

@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The status of a flow: written by the flow, read by any thread.
-
-Also counts incidents: each is logged and counted once. A second attempt of a Spark task, or the
-next epoch, may report the same incident again; its identity tells. IncidentCounter is not
-thread-safe; its owner locks.
-"""
+"""The status of a flow: written by the flow, read by any thread."""
 
 from __future__ import annotations
 
@@ -22,8 +17,9 @@ from sparkmirror.errors import join_sentences
 from sparkmirror.kafka.error_mapping import UNREACHABLE
 from sparkmirror.model import TopicPartition
 from sparkmirror.quantities import counted, format_duration
+from sparkmirror.spark.incident_counter import IncidentCounter, IncidentCounts
 from sparkmirror.spark.latency_window import LatencyPercentiles, LatencyWindow
-from sparkmirror.state.incidents import Incident, IncidentKind, SeenIncidents
+from sparkmirror.state.incidents import Incident
 from sparkmirror.task.messages import PartitionProgress, Progress
 from sparkmirror.wire.error_codes import CONNECTION_LOST, TOPIC_RECREATED, is_retriable
 
@@ -34,10 +30,6 @@ _SILENT_SECONDS = 5.0  # tasks report every second
 _END_SECONDS = 20.0  # an older end offset says nothing about the lag
 _UNKNOWN = -1  # position
 _log = logging.getLogger(__name__)
-
-_MAX_RECENT = 20
-_MAX_LINES_PER_KIND = 10  # log lines per kind and report
-IncidentCounts = dict[tuple[str, int, str], int]  # source topic, partition, kind -> count
 
 
 class FlowState(Enum):
@@ -587,38 +579,3 @@ def _without_task(part: _Partition) -> _Partition:
 
 def _slow(seconds: float) -> str:
     return f"the target has acknowledged nothing for {format_duration(seconds)}"
-
-
-class IncidentCounter:
-    """The incidents of one flow since the process started."""
-
-    def __init__(self, flow: str) -> None:
-        self._flow = flow
-        self._known = SeenIncidents()
-        self._counts: Counter[tuple[str, int, str]] = Counter()
-        self._recent: deque[str] = deque(maxlen=_MAX_RECENT)
-
-    def add(self, incidents: Iterable[Incident]) -> None:
-        """Log and count new incidents."""
-        lines: Counter[IncidentKind] = Counter()
-        for one in incidents:
-            if not self._known.is_new(one):
-                continue
-            self._counts[one.topic, one.partition, str(one.kind)] += 1
-            self._recent.append(str(one))
-            lines[one.kind] += 1
-            if lines[one.kind] <= _MAX_LINES_PER_KIND:
-                _log.warning("%s: %s", self._flow, one)
-        for kind, count in lines.items():
-            if count > _MAX_LINES_PER_KIND:
-                _log.warning("%s: %s: %d more", self._flow, kind, count - _MAX_LINES_PER_KIND)
-
-    @property
-    def counts(self) -> IncidentCounts:
-        """The number of each kind, by source partition."""
-        return dict(self._counts)
-
-    @property
-    def recent(self) -> tuple[str, ...]:
-        """The latest ones as text, oldest first."""
-        return tuple(self._recent)

@@ -10,7 +10,8 @@ import pytest
 
 from sparkmirror.model import TopicPartition
 from sparkmirror.spark import flow_status
-from sparkmirror.spark.flow_status import FlowState, FlowStatus, IncidentCounter
+from sparkmirror.spark.flow_status import FlowState, FlowStatus
+from sparkmirror.spark.incident_counter import IncidentCounter
 from sparkmirror.state.incidents import Incident, IncidentKind
 from sparkmirror.task import latency_histogram
 from sparkmirror.task.messages import PartitionProgress, Progress
