@@ -58,7 +58,6 @@ def test_groups_follow_in_both_directions_and_skip_nothing(
         "sync.group.offsets.interval.seconds = 1",
         "emit.checkpoints.interval.seconds = 1",
         "refresh.groups.interval.seconds = 1",
-        "offset.flush.interval.ms = 500",
     )
     with MirrorProcess(file) as mirror:
         for number in range(ROUNDS):  # on both at once: the orders differ
