@@ -30,7 +30,7 @@ LONGEST = (
     "nothing_silent", "versions", "documented_commands", "failures", "workers", "failover",
     "standby", "worker", "plan_apply", "fidelity", "offset_translation", "flows", "hot_reload",
     "acl_sync", "capacity", "security", "consumer_groups", "secured_control_plane", "membership",
-    "copy_job", "profiles",
+    "copy_job", "profiles", "loops",
 )  # fmt: skip
 
 
