@@ -19,6 +19,7 @@ from sparkmirror.task.comparison_runner import ComparisonRunner
 from sparkmirror.task.copy_partition import CopyPartition, ResumePoint
 from sparkmirror.task.delivery import Delivery
 from sparkmirror.task.incident_reporter import IncidentReporter
+from sparkmirror.task.producer_registration import ProducerRegistration
 from sparkmirror.task.read_control import ReadControl
 from sparkmirror.task.target_truncation import TargetTruncation
 from sparkmirror.task.written_records import is_sequence_before
@@ -46,6 +47,7 @@ class TakeOver:
         comparisons: ComparisonRunner,
         truncation: TargetTruncation,
         delivery: Delivery,
+        registration: ProducerRegistration,
         read_control: ReadControl,
         reporter: IncidentReporter,
         backoff: Backoff,
@@ -55,6 +57,7 @@ class TakeOver:
         self._comparisons = comparisons
         self._truncation = truncation
         self._delivery = delivery
+        self._registration = registration
         self._read_control = read_control
         self._reporter = reporter
         self._backoff = backoff
@@ -240,10 +243,14 @@ class TakeOver:
         self._use_new_producer(parts)
 
     def _use_new_producer(self, parts: Sequence[CopyPartition]) -> None:
-        """Continue at the stored positions with a new producer id."""
+        """Continue at the stored positions with a new producer id, which is registered first."""
 
         def got(producer_id: int, producer_epoch: int) -> None:
-            for part in parts:
+            use = partial(registered, producer_id, producer_epoch)
+            self._registration.register_and(producer_id, use)
+
+        def registered(producer_id: int, producer_epoch: int) -> None:
+            for part in parts if not self._closing else ():
                 part.replace_producer(producer_id, producer_epoch)
                 self._delivery.store_position(part, partial(self._resume_unless_closing, part))
 
