@@ -28,6 +28,7 @@ from sparkmirror.policy.loading import (
 from sparkmirror.policy.loops import LoopEdge
 from sparkmirror.policy.replication import IdentityReplicationPolicy
 from sparkmirror.state.producer_registry import ProducerRegistry
+from sparkmirror.state.remedies import RUN_CONNECTOR
 from sparkmirror.wire.settings import ConnectionSettings
 
 _FORGET_SECONDS = 7 * 24 * 3600.0  # a registered flow that has not run for so long does not count
@@ -77,13 +78,9 @@ class KnownFlows:
     def _registered(self) -> list[RegisteredFlow]:
         oldest = (time.time() - _FORGET_SECONDS) * 1000
         found = {**self._source.flows, **self._target.flows}
-        own = (self._source.cluster_id, self._target.cluster_id, str(self._settings.flow))
+        own = own_flow(self._settings, self._source.cluster_id, self._target.cluster_id).key()
         return [
-            one
-            for one in found.values()
-            if one.topics
-            and one.seen_ms >= oldest
-            and (one.source_cluster_id, one.target_cluster_id, one.flow) != own
+            one for key, one in found.items() if one.topics and one.seen_ms >= oldest and key != own
         ]
 
     def _configured(self) -> list[_ConfiguredFlow]:
@@ -129,6 +126,13 @@ class KnownFlows:
         except (ClusterError, WireError):  # the flows of that cluster show it
             self._resolve_at[servers] = time.monotonic() + _RETRY_RESOLVE_SECONDS
         return self._cluster_ids.get(servers, "")
+
+
+def own_flow(settings: FlowSettings, source_id: str, target_id: str) -> RegisteredFlow:
+    """Return the entry of a flow, without topics and times."""
+    name = settings.source.name
+    connector = "" if name == RUN_CONNECTOR else name
+    return RegisteredFlow(str(settings.flow), source_id, target_id, (), connector=connector)
 
 
 def registered_topics(

@@ -74,11 +74,13 @@ def build_parts(split: Split, settings: TaskSettings, loop: EventLoop) -> TaskPa
     offset_map = OffsetMapWriter(producer, settings.map_topic, target.alias, budget)
     syncs = _offset_sync_writer(settings, loop)
     ledger = OnDemandTopic(producer, settings.ledger_topic, target.alias, budget)
-    letters = OnDemandTopic(producer, settings.dead_letters_topic, target.alias, budget)
     reporter = IncidentReporter(settings.flow, ledger, settings.connector)
-    dead_letters = DeadLetterWriter(letters)
-    registry = OnDemandTopic(producer, PRODUCERS_TOPIC, target.alias, budget)
-    registration = ProducerRegistration(registry, settings)
+    dead_letters = DeadLetterWriter(
+        OnDemandTopic(producer, settings.dead_letters_topic, target.alias, budget)
+    )
+    registration = ProducerRegistration(
+        OnDemandTopic(producer, PRODUCERS_TOPIC, target.alias, budget), settings
+    )
 
     # Partitions and delivery
     aliases = ClusterAliases(source.alias, target.alias, settings.flow, settings.connector)
