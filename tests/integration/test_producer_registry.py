@@ -15,6 +15,7 @@ from sparkmirror.cli.main import app
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.connectors.earlier_producers import EarlierProducers
+from sparkmirror.connectors.known_flows import other_records
 from sparkmirror.connectors.loop_protection import LoopProtection
 from sparkmirror.connectors.source_topics import MirroredPartition
 from sparkmirror.devcluster.cluster import LocalCluster
@@ -351,6 +352,21 @@ def test_connectors_with_the_same_clusters_are_registered_side_by_side(one_way: 
     found = [one for one in one_way.target.flows.values() if one.flow == str(settings.flow)]
     assert len(found) == len({one.topics for one in found}) == 1 + len(others)
     assert all(one.seen_ms == one.since_ms for one in found)  # written once
+
+
+def test_what_else_a_remote_topic_has_is_known_before_it_is_deleted(one_way: Bench) -> None:
+    """Records of other flows into the target, and those that were produced there."""
+    one_way.prepare()
+    topics = {one_way.topic: one_way.topic}
+    assert other_records(one_way.settings, topics) == {}
+    third = unique_name("third")
+    one_way.flow_of(third, one_way.target.cluster_id)
+    assert set(other_records(one_way.settings, topics)) == {one_way.topic}
+    assert other_records(one_way.settings, {one_way.topic: f"a.{one_way.topic}"}) == {}
+    one_way.flow_of(one_way.target.cluster_id, third)
+    one_way.flow_of(third, one_way.source.cluster_id)
+    found = other_records(one_way.settings, topics)[one_way.topic]
+    assert f"clients of '{one_way.settings.flow.target}', x->y" in found
 
 
 def test_an_attempt_that_failed_for_new_topics_is_repeated(

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 from sparkmirror.config.settings import FlowSettings
-from sparkmirror.errors import ClusterError, ConfigError, WireError
+from sparkmirror.errors import BrokerError, ClusterError, ConfigError, WireError
 from sparkmirror.formats.producer_registry import RegisteredFlow
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.policy.filters import DefaultTopicFilter, NamePattern
@@ -25,10 +26,11 @@ from sparkmirror.policy.loading import (
     custom_class_keys,
     load_policy,
 )
-from sparkmirror.policy.loops import LoopEdge
+from sparkmirror.policy.loops import LoopEdge, edges_of_topic, reachable
 from sparkmirror.policy.replication import IdentityReplicationPolicy
 from sparkmirror.state.producer_registry import ProducerRegistry
 from sparkmirror.state.remedies import RUN_CONNECTOR
+from sparkmirror.wire import error_codes
 from sparkmirror.wire.settings import ConnectionSettings
 
 _FORGET_SECONDS = 7 * 24 * 3600.0  # a registered flow that has not run for so long does not count
@@ -146,6 +148,36 @@ def registered_topics(
     if not isinstance(replication, IdentityReplicationPolicy):
         return (), ()
     return policy.topics, policy.topics_exclude
+
+
+def other_records(settings: FlowSettings, topics: Mapping[str, str]) -> dict[str, str]:
+    """Return what else the remote topics have, which the flow would not copy again.
+
+    `topics` are remote topics by source topic, as the result. Raises ClusterError.
+    """
+    with (
+        closing(ProducerRegistry(settings.source_admin)) as source,
+        closing(ProducerRegistry(settings.target_admin)) as target,
+    ):
+        for registry in (source, target):
+            try:
+                registry.refresh()
+            except BrokerError as error:
+                if error.code not in error_codes.NOT_AUTHORIZED:
+                    raise  # else it is a flow that renames its topics
+        flows = source.flows | target.flows
+        here, there = source.cluster_id, target.cluster_id
+    edges = [registered_edge(one) for one in flows.values() if one.topics]
+    found: dict[str, str] = {}
+    for topic, remote in topics.items():
+        kept = edges_of_topic(edges, remote)
+        into = sorted({one.flow for one in kept if one.target == there and one.source != here})
+        is_local = settings.source.skips_loops and topic == remote
+        if is_local and here in reachable(kept, there, without=""):
+            into.insert(0, f"clients of '{settings.flow.target}'")
+        if into:
+            found[topic] = f"records of {', '.join(into)}"
+    return found
 
 
 def registered_edge(one: RegisteredFlow) -> LoopEdge:
