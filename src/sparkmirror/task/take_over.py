@@ -65,6 +65,8 @@ class TakeOver:
         self._refused_at: dict[TopicPartition, ResumePoint] = {}  # by an out-of-order sequence
         self._without_metadata: list[CopyPartition] = []  # they wait for metadata
         self._has_reported_unreadable = False
+        self._new_producer: tuple[int, int] | None = None  # the last one of the task
+        self._renewed: set[TopicPartition] = set()  # on the target, with that producer
         self._closing = False
         target.metadata_listeners.append(self._on_metadata)
 
@@ -243,14 +245,24 @@ class TakeOver:
         self._use_new_producer(parts)
 
     def _use_new_producer(self, parts: Sequence[CopyPartition]) -> None:
-        """Continue at the stored positions with a new producer id, which is registered first."""
+        """Continue at the stored positions with a new producer id, which is registered first.
+
+        Partitions share an id, but none gets the same one twice.
+        """
+        targets = {part.target.tp for part in parts}
 
         def got(producer_id: int, producer_epoch: int) -> None:
             use = partial(registered, producer_id, producer_epoch)
             self._registration.register_and(producer_id, use)
 
         def registered(producer_id: int, producer_epoch: int) -> None:
-            for part in parts if not self._closing else ():
+            if self._closing:
+                return
+            if self._new_producer != (producer_id, producer_epoch):
+                self._new_producer = producer_id, producer_epoch
+                self._renewed = set()
+            self._renewed |= targets
+            for part in parts:
                 part.replace_producer(producer_id, producer_epoch)
                 self._delivery.store_position(part, partial(self._resume_unless_closing, part))
 
@@ -262,7 +274,10 @@ class TakeOver:
                 pause, lambda: None if self._closing else self._use_new_producer(parts)
             )
 
-        request_producer_id(self._target, got, failed)
+        if self._new_producer is not None and not targets & self._renewed:
+            registered(*self._new_producer)
+        else:
+            request_producer_id(self._target, got, failed)
 
     def on_target_end(self, part: CopyPartition, latest: int) -> None:
         """Handle a target log that ends before the resume point."""
