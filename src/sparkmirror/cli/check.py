@@ -134,6 +134,7 @@ def check_mirror_config(config: MirrorConfig, targets: list[str], *, connect: bo
         notices=(*notices, *_unmatched_topics(readings, clusters)),
         spark=tuple(sorted(config.displayed_spark_conf.items())),
         clusters=clusters,
+        process=config.process_values,
     )
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _WORKER = "Connect worker"
+_PROCESS = "process"
 _STYLES = {NoticeLevel.ERROR: "bold red", NoticeLevel.WARNING: "yellow", NoticeLevel.INFO: "dim"}
 # Keys that a flow uses even if it is not enabled.
 _HEARTBEAT_KEYS = ("enabled", "emit.heartbeats", "heartbeats.topic", "replication.policy")
@@ -93,6 +94,7 @@ class CheckReport:
     notices: tuple[Notice, ...]
     spark: tuple[tuple[str, str], ...]
     clusters: tuple[ClusterReport, ...] = ()
+    process: tuple[EffectiveValue, ...] = ()  # of a mirror's file: values that no flow has
     worker: tuple[EffectiveValue, ...] | None = None  # the values of a Connect worker's file
     spark_cluster: SparkClusterReport | None = None  # None: not tested, or on this machine
 
@@ -113,6 +115,9 @@ def plain_lines(report: CheckReport) -> Iterator[str]:
     if report.worker is not None:
         yield _WORKER
         yield from _plain_values(report.worker)
+    if report.process:
+        yield _PROCESS
+        yield from (f"    {_plain_value(value)}" for value in report.process)
     if report.spark:
         yield "spark"
         yield from (f"    {key} = {text}" for key, text in report.spark)
@@ -197,6 +202,8 @@ def print_tables(report: CheckReport, console: Console) -> None:
         console.print(_table(flow.title, flow.shown))
     if report.worker is not None:
         console.print(_table(_WORKER, report.worker))
+    if report.process:
+        console.print(_table(_PROCESS, report.process))
     if report.spark:
         table = Table("key", "value", title="spark", title_justify="left", title_style="bold")
         for key, text in report.spark:
@@ -289,6 +296,7 @@ def as_json(report: CheckReport) -> str:
                 if report.worker is None
                 else {"values": [_json_value(value) for value in report.worker]}
             ),
+            "process": {"values": [_json_value(value) for value in report.process]},
             "spark": dict(report.spark),
             "notices": [
                 {"level": n.level.value, "key": n.key, "where": n.where, "message": n.message}

@@ -22,6 +22,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from sparkmirror.cli.logging_setup import VIEW_LOGGER
 from sparkmirror.cli.tables import FittedTable
 from sparkmirror.quantities import (
     and_more,
@@ -34,6 +35,7 @@ from sparkmirror.quantities import (
 )
 from sparkmirror.spark.flow_status import FlowSnapshot, FlowState
 from sparkmirror.spark.latency_window import LatencyPercentiles
+from sparkmirror.system.log_scope import scope_of
 
 _HEADINGS = (
     *("flow", "state", "topics", "partitions"),
@@ -56,7 +58,7 @@ _COLOURS = {
 }
 _WAITING = (FlowState.RETRYING, FlowState.FAILED)  # their reason is shown as a problem
 _NUMBER = re.compile(r"(?<=\s)\d[\d,.]*")  # a problem is not logged again if only numbers change
-_log = logging.getLogger("sparkmirror.run")
+_log = logging.getLogger(VIEW_LOGGER)
 
 
 class View(Protocol):
@@ -69,9 +71,6 @@ class View(Protocol):
     def update(self, flows: Sequence[FlowSnapshot], remarks: Sequence[str] = ()) -> None:
         """Show the current state; `remarks` are the errors of a rejected file."""
 
-    def print_line(self, sentence: str) -> None:
-        """Print one line on standard error."""
-
     def print_summary(self, flows: Sequence[FlowSnapshot]) -> None:
         """Print totals and incidents at the end of the run."""
 
@@ -83,9 +82,8 @@ def choose_view(
     progress_seconds: Callable[[], float] = lambda: _LINE_SECONDS,
 ) -> View:
     """Return a live view on a terminal, else a line view that calls `progress_seconds`."""
-    if console.is_terminal:
-        return LiveView(console, once=once)
-    return LineView(console, progress_seconds)
+    lines = LineView(progress_seconds)
+    return LiveView(console, lines, once=once) if console.is_terminal else lines
 
 
 def format_percentiles(found: LatencyPercentiles | None) -> str:
@@ -96,10 +94,14 @@ def format_percentiles(found: LatencyPercentiles | None) -> str:
 
 
 class LiveView:
-    """A table that is redrawn in place; with `once` also a progress bar per flow."""
+    """A table that is redrawn in place; with `once` also a progress bar per flow.
 
-    def __init__(self, console: Console, *, once: bool) -> None:
+    `log.file` gets the lines of `lines`, which the terminal does not show.
+    """
+
+    def __init__(self, console: Console, lines: LineView, *, once: bool) -> None:
         self._console = console
+        self._lines = lines
         self._live = Live(console=console, refresh_per_second=4, transient=False)
         self._bar = (
             Progress(
@@ -122,6 +124,7 @@ class LiveView:
         self._live.__exit__(None, None, None)
 
     def update(self, flows: Sequence[FlowSnapshot], remarks: Sequence[str] = ()) -> None:
+        self._lines.update(flows)
         parts: list[FittedTable | Text | Progress] = [flow_table(flows)]
         parts += [Text(remark, style="red") for remark in remarks[:_MAX_SHOWN_PROBLEMS]]
         problems = [f"{one.flow}: {text}" for one in flows for text in one.problems]
@@ -148,13 +151,11 @@ class LiveView:
                 total=one.bounded_total,
             )
 
-    def print_line(self, sentence: str) -> None:
-        self._console.print(sentence, highlight=False, soft_wrap=True)
-
     def print_summary(self, flows: Sequence[FlowSnapshot]) -> None:
         for one in flows:
             for line in filter(None, (total_line(one), incident_line(one))):
-                self.print_line(line)
+                self._console.print(line, highlight=False, soft_wrap=True)
+        self._lines.print_summary(flows)
 
 
 def flow_table(flows: Sequence[FlowSnapshot]) -> FittedTable:
@@ -200,10 +201,7 @@ class LineView:
     The first totals come after ten seconds, the others every `progress_seconds`.
     """
 
-    def __init__(
-        self, console: Console, progress_seconds: Callable[[], float] = lambda: _LINE_SECONDS
-    ) -> None:
-        self._console = console
+    def __init__(self, progress_seconds: Callable[[], float] = lambda: _LINE_SECONDS) -> None:
         self._progress_seconds = progress_seconds
         self._states: dict[str, tuple[FlowState, str]] = {}
         self._problems: dict[str, set[str]] = {}
@@ -226,7 +224,8 @@ class LineView:
             if self._states.get(one.flow) != state:
                 self._states[one.flow] = state
                 level = logging.WARNING if one.state in _WAITING else logging.INFO
-                _log.log(level, f"{one.flow}: {one.state.value} {one.reason}".rstrip())
+                sentence = f"{one.flow}: {one.state.value} {one.reason}".rstrip()
+                _log.log(level, sentence, extra=scope_of(one.flow))
             self._log_problems(one)
         if self._is_line_due():
             self._is_first_line = False
@@ -234,7 +233,7 @@ class LineView:
             for one in flows:
                 if one.records != self._counted.get(one.flow, 0):
                     self._counted[one.flow] = one.records
-                    _log.info(flow_line(one))
+                    _log.info(flow_line(one), extra=scope_of(one.flow))
 
     def _is_line_due(self) -> bool:
         seconds = self._progress_seconds()
@@ -249,20 +248,17 @@ class LineView:
             return  # the state has another problem
         for key, problem in now.items():
             if key not in before:
-                _log.warning(f"{one.flow}: {problem}")
+                _log.warning(f"{one.flow}: {problem}", extra=scope_of(one.flow))
         if before and not now:
-            _log.info(f"{one.flow}: all problems are resolved")
+            _log.info(f"{one.flow}: all problems are resolved", extra=scope_of(one.flow))
         self._problems[one.flow] = set(now)
-
-    def print_line(self, sentence: str) -> None:
-        self._console.print(sentence, highlight=False, soft_wrap=True)
 
     def print_summary(self, flows: Sequence[FlowSnapshot]) -> None:
         for one in flows:
             if line := total_line(one):
-                _log.info(line)
+                _log.info(line, extra=scope_of(one.flow))
             if line := incident_line(one):
-                _log.warning(line)
+                _log.warning(line, extra=scope_of(one.flow))
 
 
 def total_line(one: FlowSnapshot) -> str:

@@ -36,6 +36,7 @@ from sparkmirror.spark.control_server import ControlServer
 from sparkmirror.spark.epoch_runner import EpochRunner
 from sparkmirror.spark.flow_status import FlowState, FlowStatus
 from sparkmirror.spark.slots import FlowCapacity
+from sparkmirror.system.log_scope import ScopedThread
 from sparkmirror.task.messages import Progress
 from sparkmirror.topology.internal_topics import connector_topics, internal_topics
 from sparkmirror.topology.replication_factors import ReplicationFactorChooser
@@ -121,7 +122,7 @@ class ConnectorInstance:
             self._source = _build_source(spec, policy, factors, status, spark)
         # None: heartbeats without an interval, or a disabled flow
         self._connector: Connector | None = self._source or self._checkpoint or self._heartbeat
-        self._thread = threading.Thread(
+        self._thread = ScopedThread(
             target=self._run, name=f"{settings.flow}/{_THREADS[spec.kind]}", daemon=True
         )
 

@@ -19,6 +19,7 @@ from sparkmirror.kafka.transactions import TransactionalIds
 from sparkmirror.spark.flow_status import FlowStatus
 from sparkmirror.state.incidents import Incident, IncidentKind
 from sparkmirror.state.offset_store import stored_producers
+from sparkmirror.system.log_scope import ScopedThread
 from sparkmirror.task.messages import OtherWriter
 
 _NO_ID = -1  # a producer without id is never ours
@@ -49,7 +50,7 @@ class ForeignWriters:
             if not new or self._is_running or time.monotonic() < self._not_before:
                 return
             self._is_running = True
-        threading.Thread(
+        ScopedThread(
             target=self._classify, args=(new,), name=f"{self._flow}/foreign-writers", daemon=True
         ).start()
 

@@ -22,6 +22,7 @@ from sparkmirror.connectors.source_topics import MirroredPartition
 from sparkmirror.errors import ClusterError, SparkmirrorError, WireError, join_sentences
 from sparkmirror.policy.loading import load_policy
 from sparkmirror.spark.flow_status import FlowStatus
+from sparkmirror.system.log_scope import ScopedThread
 from sparkmirror.wire.backoff import Backoff
 
 _POLL_SECONDS = 3.0
@@ -45,7 +46,7 @@ class LagMonitor:
         self._topics_read_at = 0.0
         self._seen: FlowStatus | None = None
         self._seen_at = 0.0
-        self._thread = threading.Thread(
+        self._thread = ScopedThread(
             target=self._run, name=f"{settings.flow}/source/lag", daemon=True
         )
 

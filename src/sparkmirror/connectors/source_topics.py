@@ -20,6 +20,7 @@ from sparkmirror.kafka.descriptions import TopicDescription
 from sparkmirror.model import Flow, TopicPartition
 from sparkmirror.policy.loading import FlowPolicy
 from sparkmirror.spark.flow_status import FlowState, FlowStatus
+from sparkmirror.system.log_scope import ScopedThread
 from sparkmirror.topology.apply_topics import (
     apply_topic_plan,
     rejected_config_messages,
@@ -89,7 +90,7 @@ class SourceTopics:
         self._logged: set[str] = set()
         self._topics_with_problems: set[str] = set()
         self._noticed: set[str] = set()
-        self._thread = threading.Thread(
+        self._thread = ScopedThread(
             target=self._run, name=f"{self._flow}/source/topics", daemon=True
         )
         self.current: MirroredPartitions | None = None  # None before the first round

@@ -21,6 +21,7 @@ from sparkmirror.connectors.topic_deletion_sync import TopicDeletionSync
 from sparkmirror.errors import ClusterError, WireError
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.spark.flow_status import FlowStatus
+from sparkmirror.system.log_scope import ScopedThread
 from sparkmirror.topology.topic_deletions import MirroredTopic
 from sparkmirror.topology.topics import TopicRules
 
@@ -67,7 +68,7 @@ class TopologySync:
             ("deleted topics", source.refresh_topics_seconds, self._sync_deletions),
         )
         self._syncs = [_PeriodicSync(name, s, sync) for name, s, sync in plan if s is not None]
-        self._thread = threading.Thread(
+        self._thread = ScopedThread(
             target=self._run, name=f"{self._flow}/source/topology", daemon=True
         )
 

@@ -8,7 +8,6 @@ reports events. It can be abandoned at any time, and then reports nothing more.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ from sparkmirror.group.assignor import (
 )
 from sparkmirror.kafka.coordinator_client import CoordinatorClient, JoinParameters, JoinResult
 from sparkmirror.system.clock import Clock
+from sparkmirror.system.log_scope import ScopedThread
 
 log = logging.getLogger(__name__)
 
@@ -128,9 +128,7 @@ class JoinAttempt:
         self._clock = clock
         self._abandoned = False
         self._member_id = member.member_id
-        self._thread = threading.Thread(
-            target=self._run, name=f"{settings.group_id}/join", daemon=True
-        )
+        self._thread = ScopedThread(target=self._run, name=f"{settings.group_id}/join", daemon=True)
 
     @property
     def member_id(self) -> str:

@@ -22,6 +22,7 @@ from sparkmirror.connect.group_state import ConfigTopic
 from sparkmirror.errors import BrokerError, SparkmirrorError
 from sparkmirror.formats.connect_config_records import RestartRequest, TargetState
 from sparkmirror.kafka.cluster_client import UNKNOWN_TOPIC_OR_PARTITION
+from sparkmirror.system.log_scope import ScopedThread
 from sparkmirror.wire.backoff import Backoff
 
 TargetStates: TypeAlias = Mapping[ConnectorClass, TargetState]  # only those that are not STARTED
@@ -56,9 +57,7 @@ class FlowCommands:
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._backoff = Backoff()  # while the topic cannot be read
-        self._thread = threading.Thread(
-            target=self._run, name=f"{self._flow}/commands", daemon=True
-        )
+        self._thread = ScopedThread(target=self._run, name=f"{self._flow}/commands", daemon=True)
         self.target_states: TargetStates | None = None  # None: not read yet
         self.problem = ""
 

@@ -27,6 +27,7 @@ from sparkmirror.connectors.desired_state import (
 from sparkmirror.connectors.lag_monitor import LagMonitor
 from sparkmirror.formats.connect_status_records import RunState
 from sparkmirror.spark.flow_status import FlowSnapshot, FlowState, FlowStatus
+from sparkmirror.system.log_scope import LogScope, log_scope
 
 SLOW_SECONDS = 8.0  # for a clean end
 _IDLE_STATES = {
@@ -61,6 +62,11 @@ class ConnectorSlot:
     last_state: ConnectorState = field(default_factory=_unassigned)  # at `request_stop`
     lag_monitor: LagMonitor | None = None
     monitored: ConnectorSpec | None = None  # by `lag_monitor`
+
+    @property
+    def log_scope(self) -> LogScope:
+        flow = str(self.spec.settings.flow) if self.spec is not None else ""
+        return LogScope(flow, self.name)
 
     @property
     def desired(self) -> DesiredState | None:
@@ -124,7 +130,8 @@ class ConnectorSlot:
         self.stop_monitor()
         self.monitored = self.spec
         self.lag_monitor = make_monitor(self.spec.settings, lambda: self.status)
-        self.lag_monitor.start()
+        with log_scope(self.log_scope):
+            self.lag_monitor.start()
 
     def stop_monitor(self) -> None:
         if self.lag_monitor is not None:
@@ -155,7 +162,8 @@ class ConnectorSlot:
                 self.is_slow = True
                 _log.warning(
                     f"{self.status.name}: has not ended within {SLOW_SECONDS:.0f} s; its "
-                    "successor waits, because two instances would copy the same partitions."
+                    "successor waits, because two instances would copy the same partitions.",
+                    extra=self.log_scope._asdict(),
                 )
 
     def state(self) -> ConnectorState:

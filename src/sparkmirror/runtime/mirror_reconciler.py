@@ -31,6 +31,7 @@ from sparkmirror.model import Flow
 from sparkmirror.runtime.commands import FlowCommands, connector_names
 from sparkmirror.runtime.ownership import FlowOwnership, OwnershipStatus
 from sparkmirror.spark.flow_status import FlowSnapshot, FlowState, FlowStatus
+from sparkmirror.system.log_scope import LogScope, log_scope
 
 _IDLE = {
     TargetState.PAUSED: (DesiredState.PAUSED, RunState.PAUSED),
@@ -275,8 +276,9 @@ class MirrorReconciler:
 
 
 def _start(one: MirrorFlow) -> None:
-    one.commands.start()
-    one.ownership.start()
+    with log_scope(LogScope(str(one.flow))):
+        one.commands.start()
+        one.ownership.start()
 
 
 def _leave(one: MirrorFlow, successor: tuple[FlowSettings, GroupSettings] | None) -> None:

@@ -24,6 +24,7 @@ from sparkmirror.errors import SetupError, WireError
 from sparkmirror.model import ProducerState
 from sparkmirror.spark.control_acceptor import ControlAcceptor
 from sparkmirror.system.clock import steady_clock
+from sparkmirror.system.log_scope import current_scope, log_scope
 from sparkmirror.task.control_protocol import (
     LENGTH,
     MAX_MESSAGE_BYTES,
@@ -60,6 +61,7 @@ class EpochTasks:
     ) -> None:
         self.token = secrets.token_hex(16)
         self.settings = settings
+        self.log_scope = current_scope()  # of the connector that plans the epoch
         self.is_ending = False
         self._splits = dict(splits)
         self._deadline = 0.0  # set when the first task registers
@@ -281,20 +283,21 @@ class ControlServer:
             hello = await asyncio.wait_for(_receive(reader, _HELLO_BYTES), _HELLO_SECONDS)
             tasks = self._epoch_for_token(hello.get("token"))
             index = _split_index(hello)
-            split = tasks.register(index, writer)
-            self._mark_authenticated()
-            writer.write(
-                encode_message(
-                    {
-                        "type": "split",
-                        "split": split_to_json(split),
-                        "settings": task_settings_to_json(tasks.remaining_settings()),
-                    }
+            with log_scope(tasks.log_scope):
+                split = tasks.register(index, writer)
+                self._mark_authenticated()
+                writer.write(
+                    encode_message(
+                        {
+                            "type": "split",
+                            "split": split_to_json(split),
+                            "settings": task_settings_to_json(tasks.remaining_settings()),
+                        }
+                    )
                 )
-            )
-            if tasks.is_ending:
-                writer.write(encode_message({"type": "end"}))
-            await _read_reports(reader, writer, tasks, index)
+                if tasks.is_ending:
+                    writer.write(encode_message({"type": "end"}))
+                await _read_reports(reader, writer, tasks, index)
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             return  # the task disconnected, or the server stops
         except (WireError, TimeoutError) as error:

@@ -7,6 +7,7 @@ import io
 import logging
 import re
 import sys
+import threading
 from collections.abc import Iterator
 from datetime import datetime
 
@@ -15,7 +16,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from sparkmirror.cli.kafka_scripts import LOG_LEVEL_USAGE, KafkaScript
-from sparkmirror.cli.logging_setup import LogLevelName, set_up_logging
+from sparkmirror.cli.logging_setup import VIEW_LOGGER, LogLevelName, set_up_logging
 from sparkmirror.cli.main import app
 
 LOGGERS = ("", "sparkmirror", "py4j")
@@ -24,10 +25,12 @@ LOGGERS = ("", "sparkmirror", "py4j")
 @pytest.fixture
 def restored_logging() -> Iterator[None]:
     """Restore handlers and levels after the test."""
-    root = logging.getLogger()
+    root, hook = logging.getLogger(), threading.excepthook
     handlers, levels = [*root.handlers], [logging.getLogger(name).level for name in LOGGERS]
     yield
     root.handlers[:] = handlers
+    logging.captureWarnings(capture=False)
+    threading.excepthook = hook
     for name, level in zip(LOGGERS, levels, strict=True):
         logging.getLogger(name).setLevel(level)
 
@@ -46,11 +49,13 @@ def test_a_log_line_begins_with_time_and_time_zone(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.usefixtures("restored_logging")
 def test_a_terminal_shows_time_and_time_zone() -> None:
+    """The table has the states; their lines are for the log file."""
     console = Console(file=io.StringIO(), force_terminal=True, color_system=None, width=120)
     set_up_logging(console)
-    logging.getLogger("sparkmirror.run").info("a->b: RUNNING")
+    logging.getLogger(VIEW_LOGGER).info("a->b: RUNNING")
+    logging.getLogger("sparkmirror.spark").info("a->b: replanning")
     text = console.file.getvalue()  # type: ignore[attr-defined] # a StringIO
-    assert re.match(r"[-0-9]{10}T[:0-9]{8}[+-]\d\d:\d\d INFO +a->b: RUNNING", text), text
+    assert re.match(r"[-0-9]{10}T[:0-9]{8}[+-]\d\d:\d\d INFO +a->b: replanning", text), text
 
 
 @pytest.mark.usefixtures("restored_logging")
