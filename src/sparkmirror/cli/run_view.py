@@ -248,7 +248,8 @@ class LineView:
             return  # the state has another problem
         for key, problem in now.items():
             if key not in before:
-                _log.warning(f"{one.flow}: {problem}", extra=scope_of(one.flow))
+                fields = {**scope_of(one.flow), "problem": problem}
+                _log.warning(f"{one.flow}: {problem}", extra=fields)
         if before and not now:
             _log.info(f"{one.flow}: all problems are resolved", extra=scope_of(one.flow))
         self._problems[one.flow] = set(now)

@@ -202,7 +202,11 @@ class ConnectorInstance:
         except SparkmirrorError as error:
             self._status.set_state(FlowState.FAILED, str(error), traceback.format_exc())
         except Exception as error:  # noqa: BLE001 - a thread's root: the status must tell
-            _log.exception("%s: the %s failed", self._status.name, self._spec.kind.value)
+            _log.exception(
+                "%s: %s failed unexpectedly; restart it and report the trace",
+                self._status.name,
+                self._spec.kind.value,
+            )
             reason = f"{type(error).__name__}: {error}"
             self._status.set_state(FlowState.FAILED, reason, traceback.format_exc())
         finally:

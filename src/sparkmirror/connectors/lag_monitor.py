@@ -66,7 +66,10 @@ class LagMonitor:
         except SparkmirrorError as error:
             self._fail(str(error))
         except Exception as error:  # noqa: BLE001 - a thread's root: the status must tell
-            _log.exception("%s: reading the lag failed", self._settings.flow)
+            _log.exception(
+                "%s: reading the lag failed unexpectedly; restart the connector",
+                self._settings.flow,
+            )
             self._fail(f"{type(error).__name__}: {error}")
 
     def _fail(self, reason: str) -> None:

@@ -114,7 +114,9 @@ class SourceTopics:
         try:
             self._loop()
         except Exception as error:  # noqa: BLE001 - a thread's root: report it in the status
-            _log.exception("%s: refreshing the topics failed", self._flow)
+            _log.exception(
+                "%s: refreshing the topics failed unexpectedly; restart the connector", self._flow
+            )
             reason = f"{type(error).__name__}: {error}"
             self._status.set_state(FlowState.FAILED, reason, traceback.format_exc())
 

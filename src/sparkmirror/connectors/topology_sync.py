@@ -103,7 +103,9 @@ class TopologySync:
                     soonest = min(one.due for one in self._syncs)
                     self._stop.wait(max(soonest - time.monotonic(), 0))
         except Exception as error:  # noqa: BLE001 - a thread's root: report it in the status
-            _log.exception("%s: the sync of configs and ACLs failed", self._flow)
+            _log.exception(
+                "%s: config and ACL sync failed unexpectedly; restart the connector", self._flow
+            )
             self._status.set_problem("topology", f"failed: {type(error).__name__}: {error}")
         finally:
             self._first_round.set()

@@ -151,7 +151,7 @@ class JoinAttempt:
         except Exception as error:
             # The root of the thread. A connection closed by `abandon` may raise anything.
             if not self._abandoned:
-                log.exception(f"{self._thread.name}: joining failed.")
+                log.exception(f"{self._thread.name}: joining failed unexpectedly; retrying.")
             self._report(JoinFailed(error))
         finally:
             self._client.close()
@@ -193,7 +193,8 @@ class JoinAttempt:
             except ClusterError as error:
                 # All members, this one included, get a config mismatch.
                 log.warning(
-                    f"{self._thread.name}: the leader cannot read the config topic: {error}"
+                    f"{self._thread.name}: the leader cannot read the config topic, so all members "
+                    f"join again: {error}"
                 )
         context = AssignmentContext(
             joined.generation, self._clock(), self._settings.rebalance_delay_ms / 1000

@@ -258,7 +258,9 @@ class Membership:
             self._revoke_and_leave("shutdown")
         except Exception as error:
             # The root of the thread: without it there is no membership, so nothing may run.
-            log.exception(f"{self._name}/member: group membership ended by an internal error.")
+            log.exception(
+                f"{self._name}/member: group membership ended unexpectedly; restart the process."
+            )
             self._problem.set("left its group until it is restarted", repr(error))
             self.failure = error
             self._drop_generation("internal error")

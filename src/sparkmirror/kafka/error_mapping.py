@@ -41,7 +41,12 @@ def unreachable_error(
     `advertised` are the brokers' advertised addresses, once a bootstrap address has responded.
     """
     addresses = ", ".join(connection.bootstrap_servers)
-    if advertised:
+    if advertised and set(advertised.split(", ")) <= set(connection.bootstrap_servers):
+        sentence = (
+            f"Cluster '{connection.alias}' has stopped answering at {addresses} ({doing}: "
+            f"{reason}). Check that its brokers are up and not overloaded."
+        )
+    elif advertised:
         sentence = (
             f"Cluster '{connection.alias}' answered at {addresses}, but not at the addresses that "
             f"its brokers advertise ({advertised}; {doing}: {reason}). Check that they are up and "

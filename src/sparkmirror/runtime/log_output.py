@@ -23,7 +23,7 @@ from pathlib import Path
 
 from sparkmirror.config.settings import LogFormat, LogSettings
 from sparkmirror.errors import SetupError
-from sparkmirror.system.log_scope import LogScopeFilter
+from sparkmirror.system.log_scope import LogScopeFilter, RepeatedProblemFilter
 
 TEXT = "%(asctime)s %(levelname)s %(message)s"
 _CONTROLS = (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)
@@ -101,6 +101,7 @@ class LogFile(logging.handlers.RotatingFileHandler):
             ) from error
         self.setFormatter(formatter_of(settings))
         self.addFilter(LogScopeFilter())
+        self.addFilter(RepeatedProblemFilter())
         self._failure = ""  # of the last write
         self._reported = ""
 
@@ -142,6 +143,7 @@ class LogOutput:
         if not is_terminal:
             standard_error.setFormatter(formatter_of(self._settings))
         standard_error.addFilter(LogScopeFilter())
+        standard_error.addFilter(RepeatedProblemFilter())
         logging.root.handlers[:] = [standard_error]
         logging.captureWarnings(capture=True)
         threading.excepthook = _log_thread_failure

@@ -139,7 +139,9 @@ class Mirror:
         if not self._supervisor.release(names, _RELEASE_SHARE * group.rebalance_timeout_ms / 1000):
             # To wait longer would cost the membership. Nothing is written twice: the next owner
             # compares both sides, and the brokers reject late writes.
-            _log.warning(f"{flow}: revoked before all its connectors have ended here")
+            _log.warning(
+                f"{flow}: revoked before its connectors ended here; the next owner compares first"
+            )
 
     def start(self) -> None:
         """Start everything. Returns at once; `snapshots` shows the progress.

@@ -303,7 +303,7 @@ class Supervisor:
             self._source.announce([slot.name for slot in new])
         except ClusterError as error:
             if not self._announce_problem:
-                _log.warning(f"New connectors cannot start: {error}")
+                _log.warning(f"New connectors cannot start, retrying: {error}")
             self._announce_problem = str(error)
             pause = self._announce_backoff.next_pause(slow=not error.retriable)
             self._announce_at = time.monotonic() + pause

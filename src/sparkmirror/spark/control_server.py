@@ -87,7 +87,9 @@ class EpochTasks:
             raise WireError(f"split {index} already had a task; the next epoch continues it")
         if previous is not None:
             _log.warning(
-                "%s: split %d has a new task: the previous one died", self.settings.flow, index
+                "%s: split %d has a new task: the previous one died; comparing both clusters",
+                self.settings.flow,
+                index,
             )
             previous.write(encode_message({"type": "end"}))
             split = self.resumed_split(index)
@@ -359,7 +361,9 @@ async def _read_reports(
                 tasks.on_finished(index)
     except WireError as error:
         flow = tasks.settings.flow
-        _log.warning("%s: disconnecting the task of split %d: %s", flow, index, error)
+        _log.warning(
+            "%s: disconnecting the task of split %d: %s; Spark retries it", flow, index, error
+        )
 
 
 def _parse_report(message: dict[str, Any], index: int) -> Progress:

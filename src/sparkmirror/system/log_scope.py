@@ -11,9 +11,13 @@ from __future__ import annotations
 import contextvars
 import logging
 import threading
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
+
+_MAX_RECENT = 64
+_RECENT_SECONDS = 5.0  # between a log line and the status that shows the same
 
 
 class LogScope(NamedTuple):
@@ -72,3 +76,32 @@ class LogScopeFilter(logging.Filter):
         record.flow = getattr(record, "flow", "") or scope.flow
         record.connector = getattr(record, "connector", "") or scope.connector
         return True
+
+
+class RepeatedProblemFilter(logging.Filter):
+    """Drops a problem of a flow's status that a connector has just logged.
+
+    What fails logs its problem, and the flow's status has it too. The view of the statuses logs
+    problems with `extra={"problem": ...}`, because some are only there. Needs a LogScopeFilter
+    before it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._recent: deque[logging.LogRecord] = deque(maxlen=_MAX_RECENT)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        problem = getattr(record, "problem", "")
+        if not problem:
+            if record.levelno >= logging.WARNING:
+                self._recent.append(record)
+            return True
+        return not any(
+            problem in one.getMessage() and _scope_flow(one) == _scope_flow(record)
+            for one in self._recent
+            if record.created - one.created < _RECENT_SECONDS
+        )
+
+
+def _scope_flow(record: logging.LogRecord) -> str:
+    return str(getattr(record, "flow", ""))

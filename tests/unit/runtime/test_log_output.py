@@ -248,3 +248,11 @@ def test_a_failure_to_start_is_a_json_line_or_left_to_the_command(
     written.output.apply(JSON)
     assert written.output.log_failure(["no flow"])
     assert written.objects[0]["message"] == "no flow"
+
+
+def test_a_problem_that_its_connector_has_logged_is_not_logged_again(written: Output) -> None:
+    """The view logs problems of statuses; some are only there."""
+    log.warning("a->b: checkpoints: no broker", extra=scope_of("a->b"))
+    for flow, problem in (("a->b", "checkpoints: no broker"), ("a->b", "lag"), ("c->d", "lag")):
+        log.warning(f"{flow}: {problem}", extra={**scope_of(flow), "problem": problem})
+    assert written.messages == ["a->b: checkpoints: no broker", "a->b: lag", "c->d: lag"]
