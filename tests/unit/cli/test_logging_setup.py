@@ -7,7 +7,6 @@ import io
 import logging
 import re
 import sys
-import threading
 from collections.abc import Iterator
 from datetime import datetime
 
@@ -18,21 +17,13 @@ from typer.testing import CliRunner
 from sparkmirror.cli.kafka_scripts import LOG_LEVEL_USAGE, KafkaScript
 from sparkmirror.cli.logging_setup import VIEW_LOGGER, LogLevelName, set_up_logging
 from sparkmirror.cli.main import app
+from support.log_capture import restored_logging
 
-LOGGERS = ("", "sparkmirror", "py4j")
 
-
-@pytest.fixture
-def restored_logging() -> Iterator[None]:
-    """Restore handlers and levels after the test."""
-    root, hook = logging.getLogger(), threading.excepthook
-    handlers, levels = [*root.handlers], [logging.getLogger(name).level for name in LOGGERS]
-    yield
-    root.handlers[:] = handlers
-    logging.captureWarnings(capture=False)
-    threading.excepthook = hook
-    for name, level in zip(LOGGERS, levels, strict=True):
-        logging.getLogger(name).setLevel(level)
+@pytest.fixture(name="restored_logging")
+def _restored_logging() -> Iterator[None]:
+    with restored_logging():
+        yield
 
 
 @pytest.mark.usefixtures("restored_logging")

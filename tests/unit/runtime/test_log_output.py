@@ -20,6 +20,7 @@ from sparkmirror.errors import SetupError
 from sparkmirror.model import Secret
 from sparkmirror.runtime.log_output import LogOutput
 from sparkmirror.system.log_scope import LogScope, ScopedThread, log_scope, scope_of
+from support.log_capture import restored_logging
 
 JSON = LogSettings(format=LogFormat.JSON)
 SOURCE = LogScope("a->b", "a->b.MirrorSourceConnector")
@@ -49,17 +50,12 @@ class Output:
 
 @pytest.fixture
 def written() -> Iterator[Output]:
-    root, hook = logging.root, threading.excepthook
-    handlers, level = [*root.handlers], root.level
-    log.setLevel(logging.INFO)
-    made = Output()
-    yield made
-    made.output.apply(LogSettings())
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    log.setLevel(logging.NOTSET)
-    logging.captureWarnings(capture=False)
-    threading.excepthook = hook
+    with restored_logging():
+        log.setLevel(logging.INFO)
+        made = Output()
+        yield made
+        made.output.apply(LogSettings())
+        log.setLevel(logging.NOTSET)
 
 
 def to_file(path: Path, *, form: LogFormat = LogFormat.TEXT, size: int = 10 << 20) -> LogSettings:
