@@ -192,7 +192,9 @@ class Dispatcher:
 
     def _client_disconnected(self, request: Request) -> ApiError:
         what = f"{request.method} {loggable(request.url.path)}"
-        self._dropped_log.warn(f"{what} is dropped: the client has disconnected.")
+        self._dropped_log.warn(
+            f"{what} is dropped: the client has disconnected. Give it a longer timeout."
+        )
         return ApiError(HTTPStatus.CONFLICT, "The client has disconnected")
 
 
