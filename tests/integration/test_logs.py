@@ -203,7 +203,7 @@ def test_an_incident_is_a_line_with_flow_and_connector(run: Run) -> None:
     line = run.await_message(f"dead-letter: {large}-0")
     assert line["flow"] == run.flow
     assert line["connector"] == f"{run.flow}.MirrorSourceConnector"
-    assert (line["level"], line["logger"]) == ("WARNING", "sparkmirror.spark.flow_status")
+    assert (line["level"], line["logger"]) == ("WARNING", "sparkmirror.spark.incident_counter")
     [shown] = quoted("A record is refused")
     assert numberless(shown) in run.quotable()
 

@@ -33,7 +33,12 @@ class LogLevelName(StrEnum):
 
 LogLevelOption = Annotated[
     LogLevelName,
-    typer.Option("--log-level", case_sensitive=False, help="Log this level and above."),
+    typer.Option(
+        "--log-level",
+        metavar="LEVEL",
+        case_sensitive=False,
+        help="Log this level and above: error, warn, info or debug.",
+    ),
 ]
 
 

@@ -25,6 +25,7 @@ from sparkmirror.runtime.reload import Reloader, ReloadRules
 from sparkmirror.spark.flow_status import FlowState
 
 _STUCK_SECONDS = 30.0
+_IDLE = (FlowState.FAILED, FlowState.STANDBY, FlowState.PAUSED, FlowState.STOPPED)
 
 
 def run_file(
@@ -91,7 +92,7 @@ class _EndOfRun:
         copying = self._mirror.copying_snapshots()
         unfinished = [one for one in copying if one.state is not FlowState.DONE]
         return bool(unfinished) and all(
-            one.state in (FlowState.FAILED, FlowState.STANDBY, FlowState.PAUSED)
+            one.state in _IDLE
             or (one.problems and not one.retriable_only and one.records_per_second == 0)
             for one in unfinished
         )

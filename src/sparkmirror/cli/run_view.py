@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Protocol, Self
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress import (
     BarColumn,
@@ -22,6 +22,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from sparkmirror import quantities
 from sparkmirror.cli.logging_setup import VIEW_LOGGER
 from sparkmirror.cli.tables import FittedTable
 from sparkmirror.quantities import (
@@ -42,7 +43,10 @@ _HEADINGS = (
     *("records", "records/s", "bytes/s", "lag"),
     *("latency p50", "latency p99", "copy p50", "copy p99"),
 )
-_OPTIONAL_HEADINGS = ("partitions", "topics", "copy p50", "latency p50")  # on a narrow terminal
+_OPTIONAL_HEADINGS = (  # on a narrow terminal
+    *("partitions", "topics", "copy p50", "latency p50"),
+    *("bytes/s", "copy p99"),
+)
 _FIRST_LINE_SECONDS = 10.0
 _LINE_SECONDS = 60.0
 _MAX_SHOWN_PROBLEMS = 8
@@ -90,7 +94,7 @@ def format_percentiles(found: LatencyPercentiles | None) -> str:
     """Format as `p50 2.1 ms p99 64 ms`; `-` if no record was acknowledged recently."""
     if found is None:
         return "-"
-    return f"p50 {format_latency(found.p50_ms)} p99 {format_latency(found.p99_ms)}"
+    return quantities.format_percentiles(found.p50_ms, found.p99_ms)
 
 
 class LiveView:
@@ -125,15 +129,7 @@ class LiveView:
 
     def update(self, flows: Sequence[FlowSnapshot], remarks: Sequence[str] = ()) -> None:
         self._lines.update(flows)
-        parts: list[FittedTable | Text | Progress] = [flow_table(flows)]
-        parts += [Text(remark, style="red") for remark in remarks[:_MAX_SHOWN_PROBLEMS]]
-        problems = [f"{one.flow}: {text}" for one in flows for text in one.problems]
-        problems += [f"{one.flow}: {one.reason}" for one in flows if one.state in _WAITING]
-        parts += [Text(line, style="yellow") for line in map(incident_line, flows) if line]
-        parts += [Text(line, style="yellow") for line in problems[:_MAX_SHOWN_PROBLEMS]]
-        hidden = len(problems) - _MAX_SHOWN_PROBLEMS
-        if hidden > 0:
-            parts.append(Text(f"...{and_more(hidden)}", style="yellow"))
+        parts: list[RenderableType] = [*live_frame(flows, remarks)]
         if self._bar is not None:
             self._advance(self._bar, flows)
             parts.append(self._bar)
@@ -158,11 +154,29 @@ class LiveView:
         self._lines.print_summary(flows)
 
 
+def live_frame(
+    flows: Sequence[FlowSnapshot], remarks: Sequence[str] = ()
+) -> list[FittedTable | Text]:
+    """Return the table of flows, and the lines of incidents and problems below it."""
+    parts: list[FittedTable | Text] = [flow_table(flows)]
+    parts += [Text(remark, style="red") for remark in remarks[:_MAX_SHOWN_PROBLEMS]]
+    problems = [f"{one.flow}: {one.reason}" for one in flows if one.state in _WAITING]
+    problems += [f"{one.flow}: {text}" for one in flows for text in one.problems]
+    skipped = [(one.flow, _skipped(one).removeprefix(", ")) for one in flows]
+    parts += [Text(f"{flow}: {text}", style="dim") for flow, text in skipped if text]
+    parts += [Text(line, style="yellow") for line in map(incident_line, flows) if line]
+    parts += [Text(line, style="yellow") for line in problems[:_MAX_SHOWN_PROBLEMS]]
+    hidden = len(problems) - _MAX_SHOWN_PROBLEMS
+    if hidden > 0:
+        parts.append(Text(f"...{and_more(hidden)}", style="yellow"))
+    return parts
+
+
 def flow_table(flows: Sequence[FlowSnapshot]) -> FittedTable:
     rows = [
         (
             Text(one.flow),
-            _state(one),
+            Text(one.state.value, style=_COLOURS[one.state]),
             *map(
                 Text,
                 (
@@ -176,23 +190,19 @@ def flow_table(flows: Sequence[FlowSnapshot]) -> FittedTable:
                     *_latency_cells(one.copy_latency),
                 ),
             ),
+            Text("" if one.state in _WAITING else one.reason, style="dim"),
         )
         for one in flows
     ]
-    return FittedTable(_HEADINGS, rows, optional=_OPTIONAL_HEADINGS)
+    if any(row[-1] for row in rows):
+        return FittedTable((*_HEADINGS, "reason"), rows, optional=_OPTIONAL_HEADINGS)
+    return FittedTable(_HEADINGS, [row[:-1] for row in rows], optional=_OPTIONAL_HEADINGS)
 
 
 def _latency_cells(found: LatencyPercentiles | None) -> tuple[str, str]:
     if found is None:
         return "-", "-"
     return format_latency(found.p50_ms), format_latency(found.p99_ms)
-
-
-def _state(one: FlowSnapshot) -> Text:
-    text = Text(one.state.value, style=_COLOURS[one.state])
-    if one.reason and one.state not in _WAITING:
-        text.append(f" ({one.reason})", style="dim")
-    return text
 
 
 class LineView:
@@ -231,8 +241,9 @@ class LineView:
             self._is_first_line = False
             self._last_line = time.monotonic()
             for one in flows:
-                if one.records != self._counted.get(one.flow, 0):
-                    self._counted[one.flow] = one.records
+                count = one.records + sum(one.skipped_records.values())
+                if count != self._counted.get(one.flow, 0):
+                    self._counted[one.flow] = count
                     _log.info(flow_line(one), extra=scope_of(one.flow))
 
     def _is_line_due(self) -> bool:
@@ -264,9 +275,17 @@ class LineView:
 
 def total_line(one: FlowSnapshot) -> str:
     """Return the copied records and bytes; empty if nothing was copied."""
-    if not one.records:
+    skipped = _skipped(one)
+    if not one.records and not skipped:
         return ""
-    return f"{one.flow}: {counted(one.records, 'record')}, {format_bytes(one.bytes)} copied"
+    copied = f"{counted(one.records, 'record')}, {format_bytes(one.bytes)} copied"
+    return f"{one.flow}: {copied}{skipped}"
+
+
+def _skipped(one: FlowSnapshot) -> str:
+    """Return how many records of other flows were skipped; empty if there were none."""
+    count = sum(one.skipped_records.values())
+    return f", {counted(count, 'record')} of other flows skipped" if count else ""
 
 
 def incident_line(one: FlowSnapshot) -> str:
@@ -281,12 +300,10 @@ def incident_line(one: FlowSnapshot) -> str:
 
 
 def format_lag(one: FlowSnapshot) -> str:
-    """Format the records still to copy; `unknown`, or `>=` if some partitions' lag is unknown."""
+    """Format the records still to copy; `-` for a flow that copies nothing."""
     if not one.copies:
         return "-"
-    if one.lag is not None:
-        return format_count(one.lag)
-    return f">={format_count(one.known_lag)}" if one.known_lag else "unknown"
+    return quantities.format_lag(one.lag, one.known_lag)
 
 
 def flow_line(one: FlowSnapshot) -> str:
@@ -295,5 +312,5 @@ def flow_line(one: FlowSnapshot) -> str:
         f"{counted(one.records, 'record')}, {format_record_rate(one.records_per_second)}, "
         f"{format_byte_rate(one.bytes_per_second)}, lag {format_lag(one)}, "
         f"replication latency {format_percentiles(one.replication_latency)}, "
-        f"copy latency {format_percentiles(one.copy_latency)}"
+        f"copy latency {format_percentiles(one.copy_latency)}{_skipped(one)}"
     )

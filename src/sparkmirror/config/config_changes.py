@@ -13,7 +13,7 @@ group.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import Enum
 
@@ -52,6 +52,7 @@ class ParsedRun:
         default_factory=dict, repr=False
     )  # the configuration that MM2 would store for each connector
     log: LogSettings = field(default_factory=LogSettings)
+    enabled: Sequence[FlowSettings] = ()  # all of the file, also those of other processes
     resolver: ReferenceResolver = field(default_factory=lambda: ReferenceResolver({}), repr=False)
 
     @property
@@ -73,6 +74,7 @@ def parse_run(config: MirrorConfig, targets: Collection[str] = ()) -> ParsedRun:
         config.rest,
         {flow: {k: config.connector_config(flow, k) for k in ConnectorClass} for flow in flows},
         config.log,
+        config.enabled_settings(),
         config.resolver,
     )
 

@@ -89,6 +89,13 @@ class SourceSettings:
     topic_creation_enabled: bool = True
     acls_scope: str = "topics"  # or all
     acl_removals: bool = False
+    loop_policy: str = "skip"  # or ignore: what other flows copied to the source is copied, too
+    loop_java_policy: str = "refuse"  # or copy: records of Java MM2, which nothing marks
+
+    @property
+    def skips_loops(self) -> bool:
+        """Whether records that another flow copied to the source may be skipped."""
+        return self.loop_policy == "skip"
 
     @property
     def records_created_acls(self) -> bool:

@@ -208,7 +208,9 @@ def _rest(
         port = first.port if port is None else port
         listeners = (RestListener(first.scheme, host or first.host, port),)
         report.effective[:] = [
-            replace(one, text=str(listeners[0]), origin=origin) if one.key == "listeners" else one
+            replace(one, text=str(listeners[0]), origin=origin, is_default=False)
+            if one.key == "listeners"
+            else one
             for one in report.effective
         ]
     admin = reader.is_in_file("admin.listeners")

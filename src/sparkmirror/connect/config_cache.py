@@ -25,6 +25,7 @@ from sparkmirror.config.files.notices import NoticeLevel
 from sparkmirror.config.files.tracked_files import FileWatcher, format_paths, record_file_reads
 from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.rules.connector_rules import naming_mismatch
+from sparkmirror.config.settings import FlowSettings
 from sparkmirror.config.worker_config import WorkerConfig
 from sparkmirror.connect import api_errors
 from sparkmirror.connect.api import ApiError
@@ -150,6 +151,11 @@ class ConnectorConfigCache:
         """Return a connector of the last `update`, if it exists. Any thread."""
         known = self._known.get(name)
         return known.readable if known is not None else None
+
+    def flows(self) -> list[FlowSettings]:
+        """Return the settings of all source connectors, on any worker. Any thread."""
+        specs = [one.readable.spec for one in [*self._known.values()]]
+        return [one.settings for one in specs if one is not None and one.copies]
 
     @property
     def has_source(self) -> bool:

@@ -24,6 +24,7 @@ class Startup:
     stage: str = "starting"
     cluster_id: str = ""
     is_started: bool = False
+    has_joined: bool = False  # its group, once
     failure: BaseException | None = None  # why it cannot start
     stopping: threading.Event = field(default_factory=threading.Event)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import traceback
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
@@ -28,6 +28,7 @@ from sparkmirror.connectors.desired_state import ConnectorSpec
 from sparkmirror.connectors.foreign_writers import ForeignWriters
 from sparkmirror.connectors.heartbeat_connector import MirrorHeartbeatConnector
 from sparkmirror.connectors.internal_topic_setup import InternalTopicSetup
+from sparkmirror.connectors.loop_protection import LoopProtection
 from sparkmirror.connectors.on_demand_topics import OnDemandTopics
 from sparkmirror.connectors.source_connector import MirrorSourceConnector
 from sparkmirror.errors import ClusterError, SparkmirrorError
@@ -95,8 +96,12 @@ class ConnectorInstance:
         status: FlowStatus,
         factors: ReplicationFactorChooser,
         spark: SparkProvider,
+        configured_flows: Callable[[], Sequence[FlowSettings]] = tuple,
     ) -> None:
-        """ConfigError, or whatever a class of the user's raises."""
+        """`configured_flows` are all flows of the file, or of the Connect cluster.
+
+        ConfigError, or whatever a class of the user's raises.
+        """
         settings = spec.settings
         self._spec = spec
         self._status = status
@@ -119,7 +124,7 @@ class ConnectorInstance:
         elif settings.enabled and spec.kind is ConnectorClass.CHECKPOINT:
             self._checkpoint = MirrorCheckpointConnector(settings, policy, status)
         elif settings.enabled:
-            self._source = _build_source(spec, policy, factors, status, spark)
+            self._source = _build_source(spec, policy, factors, status, spark, configured_flows)
         # None: heartbeats without an interval, or a disabled flow
         self._connector: Connector | None = self._source or self._checkpoint or self._heartbeat
         self._thread = ScopedThread(
@@ -237,10 +242,12 @@ def _build_source(
     factors: ReplicationFactorChooser,
     status: FlowStatus,
     spark: SparkProvider,
+    configured_flows: Callable[[], Sequence[FlowSettings]],
 ) -> MirrorSourceConnector:
     settings = spec.settings
     on_demand_topics = OnDemandTopics(settings, policy.replication, factors, status)
-    foreign_writers = ForeignWriters(settings, status)
+    loops = LoopProtection(settings, factors, status, configured_flows)
+    foreign_writers = ForeignWriters(settings, status, loops)
 
     def on_progress(progress: Progress) -> None:
         status.on_progress(progress)
@@ -255,16 +262,19 @@ def _build_source(
         on_waiting=status.set_waiting_splits,
         before=status.epoch,
     )
-    return MirrorSourceConnector(
+    connector = MirrorSourceConnector(
         settings,
         policy,
         factors,
         status,
         epochs,
         on_demand_topics,
+        loops,
         capacity=lambda: spark.capacity(spec.label),
         once=spec.is_bounded,
     )
+    loops.on_change = connector.end_epoch
+    return connector
 
 
 def _build_heartbeat(settings: FlowSettings, policy: FlowPolicy) -> MirrorHeartbeatConnector | None:

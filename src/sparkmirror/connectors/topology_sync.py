@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Syncs configs and ACLs of remote topics, and deleted topics.
+"""Syncs configs and ACLs of remote topics, and deleted topics; refreshes the loop protection.
 
 Has its own thread and clients, so that neither copying nor the search for new topics waits for it.
 A failed round shows in the status and is retried at its next time.
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.connectors.acl_sync import AclSync
 from sparkmirror.connectors.config_sync import ConfigSync
+from sparkmirror.connectors.loop_protection import REFRESH_SECONDS, LoopProtection
 from sparkmirror.connectors.source_topics import MirroredPartitions, SourceTopics
 from sparkmirror.connectors.topic_deletion_sync import TopicDeletionSync
 from sparkmirror.errors import ClusterError, WireError
@@ -49,6 +50,7 @@ class TopologySync:
         topics: SourceTopics,
         acls: AclSync,
         deleted: TopicDeletionSync,
+        loops: LoopProtection,
     ) -> None:
         self._flow = settings.flow
         self._status = status
@@ -58,11 +60,13 @@ class TopologySync:
         self._configs = ConfigSync(self._flow, rules, status)
         self._acls = acls
         self._deleted = deleted
+        self._loops = loops
         self._stop = threading.Event()
         self._begin = threading.Event()
         self._first_round = threading.Event()
         source = settings.source
         plan = (
+            ("loops", REFRESH_SECONDS, self._refresh_loops),
             ("config sync", source.sync_configs_seconds, self._sync_configs),
             ("ACL sync", source.sync_acls_seconds, self._sync_acls),
             ("deleted topics", source.refresh_topics_seconds, self._sync_deletions),
@@ -96,7 +100,7 @@ class TopologySync:
         try:
             self._topics.first_round.wait()
             self._begin.wait(_START_DELAY_SECONDS)
-            with self._source, self._target, self._acls:
+            with self._source, self._target, self._acls, self._loops:
                 while self._syncs and not self._stop.is_set():
                     self._round()
                     self._first_round.set()
@@ -123,6 +127,9 @@ class TopologySync:
             self._status.set_problem(one.name, problem)
             took = time.monotonic() - started
             one.due = max(started + one.seconds, time.monotonic() + took * _PAUSE_FACTOR)
+
+    def _refresh_loops(self, _mirrored: MirroredPartitions) -> None:
+        self._loops.refresh()
 
     def _sync_configs(self, mirrored: MirroredPartitions) -> None:
         remotes = {one.source.topic: one.remote_topic for one in mirrored}

@@ -33,6 +33,13 @@ _ADVICE = dict.fromkeys((29, 30, 31, 53, 65), " The principal lacks a permission
 }
 
 
+# In the messages of the two functions that describe an unreachable cluster.
+UNREACHABLE = re.compile(
+    "cannot be reached at|has stopped answering at"
+    "|, but not at the addresses that its brokers|, but does not answer"
+)
+
+
 def unreachable_error(
     connection: ConnectionSettings, doing: str, reason: str, advertised: str = ""
 ) -> UnreachableError:

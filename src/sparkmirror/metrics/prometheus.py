@@ -51,6 +51,10 @@ _GAUGES: dict[str, tuple[str, MetricValue]] = {
         "Topic partitions that do not make progress and need manual action.",
         lambda one: one.quarantined,
     ),
+    "sparkmirror_problems": (
+        "Problems that the status of the flow shows.",
+        lambda one: len(one.problems) + bool(one.reason and not one.can_work),
+    ),
     "sparkmirror_held_bytes": ("Record data in the memory of tasks.", lambda one: one.held_bytes),
 }
 _LATENCIES: dict[str, tuple[str, Callable[[FlowSnapshot], LatencyPercentiles | None]]] = {
@@ -83,7 +87,9 @@ class FlowCollector(Collector):
                 GaugeMetricFamily(name, doc, labels=["flow", "quantile"]), flows, latency
             )
         yield _states(flows)
+        yield _clusters(flows)
         yield _incidents(flows)
+        yield _skipped(flows)
         yield _groups(flows)
         yield _topology(flows)
         yield from self._reloads.collect()
@@ -128,6 +134,18 @@ def _states(flows: Sequence[FlowSnapshot]) -> Metric:
     return family
 
 
+def _clusters(flows: Sequence[FlowSnapshot]) -> Metric:
+    family = GaugeMetricFamily(
+        "sparkmirror_cluster_reachable",
+        "0 while the source or the target of a flow does not answer.",
+        labels=["flow", "cluster"],
+    )
+    for one in flows:
+        for cluster, reason in one.unreachable.items():
+            family.add_metric([one.flow, cluster], float(not reason))
+    return family
+
+
 def _groups(flows: Sequence[FlowSnapshot]) -> Metric:
     family = GaugeMetricFamily(
         "sparkmirror_group_positions",
@@ -161,6 +179,18 @@ def _incidents(flows: Sequence[FlowSnapshot]) -> Metric:
     for one in flows:
         for (topic, partition, kind), count in sorted(one.incidents.items()):
             family.add_metric([one.flow, topic, str(partition), kind], count)
+    return family
+
+
+def _skipped(flows: Sequence[FlowSnapshot]) -> Metric:
+    family = CounterMetricFamily(
+        "sparkmirror_loop_skipped_records",
+        "Records that were not copied because another flow had copied them to the source.",
+        labels=["flow", "topic", "partition"],
+    )
+    for one in flows:
+        for (topic, partition), count in sorted(one.skipped_records.items()):
+            family.add_metric([one.flow, topic, str(partition)], count)
     return family
 
 

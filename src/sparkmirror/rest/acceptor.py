@@ -18,6 +18,7 @@ from functools import partial
 
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+from sparkmirror.quantities import format_duration
 from sparkmirror.rest.throttled_log import ThrottledLog, loggable
 
 log = logging.getLogger(__name__)
@@ -172,7 +173,7 @@ class HttpAcceptor:
         longest = min(idle, key=lambda one: one.idle_since)
         self._limit_log.warn(
             f"At the limit of {len(self._connections)} REST connections: closing the one from "
-            f"{longest.address}, idle for {now - longest.idle_since:.1f} s."
+            f"{longest.address}, idle for {format_duration(now - longest.idle_since)}."
         )
         self._evict(longest)
         return True

@@ -159,12 +159,16 @@ class Dispatcher:
                 f"{type(error).__name__}; see the worker's log.",
             ) from error
 
-    async def health(self) -> Response:
-        """Return the worker's health; unhealthy if it does not respond in time."""
+    async def health(self, *, of_flows: bool = False) -> Response:
+        """Return the health of the worker, or the readiness of its flows.
+
+        The worker is unhealthy if it does not respond in time.
+        """
+        query = self._api.readiness if of_flows else self._api.health
         try:
             with anyio.fail_after(self._limits.health_seconds):
                 status, body = await run_sync(
-                    self._api.health, abandon_on_cancel=True, limiter=self._health_threads
+                    query, abandon_on_cancel=True, limiter=self._health_threads
                 )
         except TimeoutError:
             message = (
@@ -240,8 +244,8 @@ class RestCall:
         """Run a handler with the body of a signed request."""
         return await self._dispatcher.run_with_raw_body(self.request, handler)
 
-    async def health(self) -> Response:
-        return await self._dispatcher.health()
+    async def health(self, *, of_flows: bool = False) -> Response:
+        return await self._dispatcher.health(of_flows=of_flows)
 
 
 async def _rest_call(request: Request) -> RestCall:

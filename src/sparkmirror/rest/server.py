@@ -104,7 +104,11 @@ class RestServer:
         except BaseException:
             self.stop()
             raise
-        shown = ", ".join(map(str, self._rest.listeners))
+        served = [
+            str(replace(one, port=port))
+            for one, port in zip(self._rest.listeners, self.ports, strict=True)
+        ]
+        shown = ", ".join(served)
         log.info(f"The REST API is served at {shown}, advertised as {self.advertised_url}")
         for sentence in startup_warnings(self._rest):
             log.warning(sentence)

@@ -113,7 +113,12 @@ class Mirror:
         )
         self._supervisor = Supervisor(
             self._reconciler,
-            partial(ConnectorInstance, factors=ReplicationFactorChooser(), spark=self._spark),
+            partial(
+                ConnectorInstance,
+                factors=ReplicationFactorChooser(),
+                spark=self._spark,
+                configured_flows=lambda: self._parsed_run.enabled,
+            ),
             self._spark,
             monitor_lag=LagMonitor,
         )

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from functools import partial
 
 from sparkmirror.config.keys.connector_classes import ConnectorClass
@@ -35,7 +36,7 @@ from sparkmirror.metrics.worker_metrics import WorkerCollector, WorkerMetrics
 from sparkmirror.rest.server import RestServer
 from sparkmirror.runtime.reload import Reloaded
 from sparkmirror.runtime.supervisor import Supervisor
-from sparkmirror.spark.flow_status import FlowSnapshot
+from sparkmirror.spark.flow_status import FlowSnapshot, FlowState
 from sparkmirror.spark.shared_context import SharedSparkContext
 from sparkmirror.topology.replication_factors import ReplicationFactorChooser
 
@@ -78,7 +79,12 @@ class ConnectWorker:
         )
         self._supervisor = Supervisor(
             self._reconciler,
-            partial(ConnectorInstance, factors=ReplicationFactorChooser(), spark=self._spark),
+            partial(
+                ConnectorInstance,
+                factors=ReplicationFactorChooser(),
+                spark=self._spark,
+                configured_flows=self._config_cache.flows,
+            ),
             self._spark,
             start_spark=self._start_spark,
             on_change=self._wake_reporter,
@@ -150,8 +156,12 @@ class ConnectWorker:
 
     def snapshots(self) -> list[FlowSnapshot]:
         """Return the snapshots of the source connectors of this worker, stopped ones included."""
+        member = self._membership
+        reason = "" if member.is_member or member.is_standby else member.problem or ""
         return [
-            view.snapshot
+            replace(view.snapshot, state=FlowState.RETRYING, reason=reason)
+            if reason and view.desired is DesiredState.STANDBY
+            else view.snapshot
             for view in self._supervisor.instances().values()
             if view.kind is ConnectorClass.SOURCE
         ]
@@ -220,6 +230,7 @@ class ConnectWorker:
     # --- the group's thread
 
     def _on_assigned(self, names: Collection[str]) -> None:
+        self._startup.has_joined = True
         self._reconciler.assign(names)
         self._supervisor.wake()
         self._reporter.wake(read=True)

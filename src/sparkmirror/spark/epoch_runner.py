@@ -144,9 +144,7 @@ class EpochRunner:
             )
         except _spark_errors() as error:
             failure = (
-                SparkProblem(tasks.cancel_reason)
-                if tasks.cancel_reason
-                else job_problem(str(error))
+                SparkProblem(tasks.cancel_reason) if tasks.cancel_reason else _problem_of(error)
             )
             self._control.disconnect_epoch(tasks)
             ends = {
@@ -257,6 +255,12 @@ def _ends_from(receipts: list[Receipt]) -> dict[TopicPartition, PartitionEnd]:
         )
         for one in receipts
     }
+
+
+def _problem_of(error: Exception) -> SparkProblem:
+    if isinstance(error, ConnectionError):
+        return SparkProblem("Spark's JVM does not answer")
+    return job_problem(str(error))
 
 
 def _spark_errors() -> tuple[type[Exception], ...]:

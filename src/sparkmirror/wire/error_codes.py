@@ -39,6 +39,7 @@ GAP = -1006  # retention deleted records before they were copied, and gap.policy
 TARGET_TRUNCATED = -1007  # the target lost records that it had acknowledged
 COMPARING = -1008  # comparing both sides takes longer than a few seconds
 OPEN_TRANSACTION = -1009  # a transaction on the source has been open for too long
+REGISTRY_UNREADABLE = -1010  # the registry of producers on the source, without which records loop
 
 _REMEDIES = {
     OFFSET_OUT_OF_RANGE: Remedy.OUT_OF_RANGE,
@@ -99,6 +100,7 @@ _OUR_NAMES = {
     TARGET_TRUNCATED: "TARGET_TRUNCATED",
     OPEN_TRANSACTION: "OPEN_TRANSACTION",
     COMPARING: "COMPARING",
+    REGISTRY_UNREADABLE: "REGISTRY_UNREADABLE",
 }
 
 
@@ -146,11 +148,11 @@ _ADVICE = {
     CONNECTION_LOST: "the broker does not respond; check that it is up and not overloaded",
     SOURCE_TRUNCATED: (
         "the source lost records that were already copied, and source.truncated.policy is stop; "
-        "set it to continue, or change the stored offset"
+        "set it to continue"
     ),
     GAP: (
         "records were deleted on the source before they were copied, and gap.policy is stop; set "
-        "it to continue, or change the stored offset"
+        "it to continue"
     ),
     TARGET_TRUNCATED: (
         "the target lost records that it had acknowledged; target.truncated.policy=recopy copies "
@@ -159,9 +161,13 @@ _ADVICE = {
     COMPARING: "comparing source and target after a crash; copying continues afterwards",
     NO_LEADER: "the partition has no leader; start the brokers that hold its replicas",
     OPEN_TRANSACTION: "an open transaction on the source blocks all later records; end or abort it",
+    REGISTRY_UNREADABLE: (
+        "the registry of producers on the source cannot be read; grant READ and DESCRIBE on it, "
+        "or set loop.policy=ignore"
+    ),
     TOPIC_RECREATED: (
         "the topic was deleted and created again, so the stored position is not valid; "
-        "set source.recreated.policy to restart, or delete its stored offset and start again"
+        "set source.recreated.policy to restart"
     ),
 }
 

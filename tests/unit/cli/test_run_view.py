@@ -17,7 +17,9 @@ from sparkmirror.cli.run_view import (
     flow_line,
     flow_table,
     format_lag,
+    total_line,
 )
+from sparkmirror.model import TopicPartition
 from sparkmirror.spark.flow_status import FlowSnapshot, FlowState
 from sparkmirror.spark.latency_window import LatencyPercentiles
 from support.manual_clock import ManualClock
@@ -71,6 +73,14 @@ def test_the_line_of_a_flow_reads_as_a_sentence() -> None:
         "a->b: epoch 1, 2 topics, 1,234,567 records, 1,500 records/s, 2.5 MB/s, lag 42, "
         "replication latency p50 64 ms p99 1 h 30 min, copy latency p50 2.1 ms p99 12 ms"
     )
+
+
+def test_skipped_records_are_shown_if_there_are_any() -> None:
+    skipping = replace(FLOW, skipped_records={TopicPartition("t", n): 600 for n in range(2)})
+    for line in (flow_line(skipping), total_line(skipping)):
+        assert line.endswith(", 1,200 records of other flows skipped")
+    only = replace(skipping, records=0, bytes=0)
+    assert total_line(only) == "a->b: 0 records, 0 B copied, 1,200 records of other flows skipped"
 
 
 def test_what_is_not_known_is_not_made_up() -> None:

@@ -20,6 +20,7 @@ from sparkmirror.task.messages import PartitionProgress, Progress
 from support.clients.prometheus import Sample, sample, scrape
 
 FORBIDDEN = 29
+SKIPPED = "sparkmirror_loop_skipped_records_total"
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def status() -> FlowStatus:
     gap = Incident(IncidentKind.GAP, "t", 0, 5, 9, 5, "retention", 1, "continue")
     rows = (
         PartitionProgress("t", 0, 10, 4, 30, 5, 500, 0, ""),
-        PartitionProgress("t", 1, 0, -1, 7, 0, 0, FORBIDDEN, "may not"),
+        PartitionProgress("t", 1, 0, -1, 7, 0, 0, FORBIDDEN, "may not", skipped_records=3),
     )
     flow.on_progress(Progress(0, 1, rows, (), 64, 0.0, 1.5, (), incidents=(gap,)))
     return flow
@@ -81,6 +82,8 @@ def test_a_scrape_has_every_figure(settings: MetricsSettings) -> None:
     assert found[figure("sparkmirror_flow_state", state="RUNNING")] == 1
     assert found[figure("sparkmirror_flow_state", state="FAILED")] == 0
     assert found[GAPS] == 1
+    assert found[figure(SKIPPED, topic="t", partition="1")] == 3
+    assert figure(SKIPPED, topic="t", partition="0") not in found
     assert latency("replication", "0.99") not in found  # unknown is not zero
 
 
@@ -108,6 +111,20 @@ def test_an_unknown_lag_is_not_a_number(status: FlowStatus, settings: MetricsSet
     found = scrape(settings.host, settings.port)
     assert found[figure("sparkmirror_lag_records")] == 70
     assert found[figure("sparkmirror_lag_known")] == 1
+
+
+@pytest.mark.usefixtures("server")
+def test_a_cluster_that_does_not_answer_is_a_figure(
+    status: FlowStatus, settings: MetricsSettings
+) -> None:
+    """And the state of the flow, which alerts watch."""
+    for cluster, reason in (("a", ""), ("b", "Cluster 'b' cannot be reached.")):
+        status.set_unreachable(cluster, reason, is_source=False)
+    found = scrape(settings.host, settings.port)
+    assert found[figure("sparkmirror_cluster_reachable", cluster="a")] == 1
+    assert found[figure("sparkmirror_cluster_reachable", cluster="b")] == 0
+    assert found[figure("sparkmirror_flow_state", state="RETRYING")] == 1
+    assert found[figure("sparkmirror_problems")] == 2  # and the partition that is refused
 
 
 @pytest.mark.usefixtures("server")
