@@ -53,6 +53,10 @@ from support.waiting import PATIENCE_SECONDS, eventually
 
 MODES = ("calm", "exact")
 both_modes = pytest.mark.parametrize("mode", MODES)
+# With a start of the mirror for each mode.
+both_modes_thorough = pytest.mark.parametrize(
+    "mode", ["calm", pytest.param("exact", marks=pytest.mark.thorough)]
+)
 
 
 class Mirror:
@@ -376,7 +380,7 @@ def test_the_documented_commands_work(mirror: Mirror) -> None:
 STEPS = ("_delete_records", "_update_map", "_record_incidents", "write", "write_resets")
 
 
-@both_modes
+@both_modes_thorough
 def test_a_reset_survives_a_crash_at_every_step(
     mirror: Mirror, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -416,7 +420,7 @@ def test_a_reset_survives_a_crash_at_every_step(
     mirror.check_translation(mode, other, first=5)  # the map was not flushed before the kill
 
 
-@both_modes
+@both_modes_thorough
 def test_a_request_survives_kill_minus_nine(mirror: Mirror, mode: str) -> None:
     """The mirror dies when the request is stored; the next one carries it out first."""
     topic = mirror.topic(mode, 80)

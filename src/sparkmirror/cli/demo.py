@@ -137,19 +137,26 @@ def _flow(
     with view:
         try:
             _watch(application, view, stop, duration)
+            flow = _with_latency(application)
         finally:
             orders.stop()
         deadline = time.monotonic() + _CATCH_UP_SECONDS
         while time.monotonic() < deadline and _count(target, "target", REMOTE) < orders.count:
             view.update(application.snapshots())
+            flow = _with_latency(application) or flow
             if application.failure() is not None or stop.wait(_POLL_SECONDS):
                 break
         _show_last_report(application, view, orders.count, stop)
-    flow = next((one for one in application.snapshots() if one.topics), None)
+        flow = _with_latency(application) or flow
     application.stop()
     on_source, on_target = _count(source, "source", TOPIC), _count(target, "target", REMOTE)
     _summarise(console, on_source, on_target, flow)
     return on_source == on_target
+
+
+def _with_latency(application: Mirror) -> FlowSnapshot | None:
+    """Return the flow if it has copied something recently."""
+    return next((one for one in application.snapshots() if one.replication_latency), None)
 
 
 def _watch(application: Mirror, view: View, stop: ProcessSignals, duration: float) -> None:
@@ -194,9 +201,9 @@ def _summarise(console: Console, on_source: int, on_target: int, flow: FlowSnaps
         console.print(f"{counted(missing, 'order')} {are} missing on the target.", style="red")
     if flow is not None:
         console.print(
-            "Latency over the last 10 s: from an order's timestamp to the target's acknowledgement "
-            f"{format_percentiles(flow.replication_latency)} (replication), from the fetch on "
-            f"{format_percentiles(flow.copy_latency)} (copy).",
+            f"Replication latency {format_percentiles(flow.replication_latency)}, from an order's "
+            "timestamp to the target's acknowledgement.\n"
+            f"Copy latency {format_percentiles(flow.copy_latency)}, from the fetch on.",
             highlight=False,
         )
 

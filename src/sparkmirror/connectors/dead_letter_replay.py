@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.errors import BrokerError, ClusterError
+from sparkmirror.formats.producer_registry import RegisteredProducer
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.cluster_client import Closable, ClusterClient
 from sparkmirror.kafka.fenced_producer import CANNOT_FENCE
@@ -32,6 +33,7 @@ from sparkmirror.kafka.transactions import TransactionalIds
 from sparkmirror.model import ProducerState, TopicPartition
 from sparkmirror.policy.loading import load_policy
 from sparkmirror.policy.sparkmirror_topics import dead_letters_topic
+from sparkmirror.state.producer_registry import ProducerRegistry
 from sparkmirror.task.dead_letters import PREFIX
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.batch_builder import NewRecord, build_batch
@@ -242,11 +244,31 @@ class DeadLetters(Closable):
 
 
 def replay_producer(settings: FlowSettings, client: ClusterClient) -> ProducerState:
-    """Return a new producer for one replayed record.
+    """Return a new producer for one replayed record, registered as one of the flow.
 
     Its transactional id has the flow's prefix, so tasks know that the records are the flow's own.
     Without the permission for that it has no transactional id.
     """
+    producer, name = _new_producer(settings, client)
+    with closing(ProducerRegistry(settings.target_admin)) as registry:
+        registry.refresh()
+        if registry.exists:  # or no flow has registered here, and none looks it up
+            with closing(ProducerRegistry(settings.source_admin)) as source:
+                source.identify()
+            registered = RegisteredProducer(
+                producer.producer_id,
+                registry.cluster_id,
+                str(settings.flow),
+                source.cluster_id,
+                name,
+            )
+            registry.register([registered])
+    return producer
+
+
+def _new_producer(
+    settings: FlowSettings, client: ClusterClient
+) -> tuple[ProducerState, str | None]:
     name = f"{settings.transactions.id_prefix}replay"
     admin = ClusterAdmin(settings.target_admin, client)
     with closing(TransactionalIds(settings.target_admin, client)) as ids:
@@ -255,8 +277,8 @@ def replay_producer(settings: FlowSettings, client: ClusterClient) -> ProducerSt
         except BrokerError as error:
             if error.code not in CANNOT_FENCE:
                 raise
-            return admin.init_producer_id()
-    return ProducerState(found.producer_id, found.producer_epoch, 0)
+            return admin.init_producer_id(), None
+    return ProducerState(found.producer_id, found.producer_epoch, 0), name
 
 
 def select_letters(

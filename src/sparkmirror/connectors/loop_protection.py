@@ -121,8 +121,10 @@ class LoopProtection(Closable):
         Both map to transactional ids. Returns True when all replicas have them.
         """
         with self._lock, self._errors_as_warnings():
-            if not self._is_prepared:
+            if not self._is_prepared and not self.is_required:
                 return True
+            if not self._is_prepared:  # the refresh failed since
+                self._prepare()
             source = self._source.cluster_id
             ids = {i: n for i, n in earlier.items() if not self._target.is_of_another(i, source)}
             ids |= _producer_ids(splits)
