@@ -240,12 +240,12 @@ def pattern(fragment: str) -> str:
 def missing_columns(cell: str, columns: Mapping[str, str]) -> list[str]:
     """Fragments of a cell that a column does not have; a word before one names its column."""
     found = []
-    for label, fragment in re.findall(r"(?:\b(tasks|lag|problem|code) )?`([^`]+)`", cell):
+    for label, fragment in re.findall(r"(?:\b(tasks|lag|problem|reason|code) )?`([^`]+)`", cell):
         column = {"": "state", "code": "exit"}.get(label, label)
         text = columns.get(column, "")
         if fragment.startswith("> "):
             is_shown = text.replace(",", "").isdigit() and int(text.replace(",", "")) > 0
-        elif column == "problem":
+        elif column in ("problem", "reason"):
             is_shown = re.search(pattern(fragment), text) is not None
         else:
             is_shown = re.fullmatch(pattern(fragment), text) is not None

@@ -22,7 +22,6 @@ from support.mirrors import both_views
 from support.mirrors.mirror_process import MirrorProcess
 
 _GET = ("connector", "type", "state", "tasks", "worker", "class", "lag", "latency", "problem")
-_LIVE = ("flow", "state", "topics", "partitions", "records", "records/s", "bytes/s", "lag")
 _GAP = re.compile(r" {2,}")  # between two columns of a table
 _app = typer.Typer()
 connect_commands.add_connect_commands(_app)
@@ -91,11 +90,12 @@ class ShownMirror:
         path = f"/connectors/{name.replace('>', '%3E')}"
         answers = [self.rest.get(f"{path}/{part}") for part in ("status", "lag")]
         frame = self._frames.read_text(encoding="utf-8").splitlines()
+        columns = next(one for one in frame if one.startswith("flow"))
         row, *below = (one for one in frame if one.startswith(flow))
         return Shown(
             dict(zip(_GET, line, strict=True)),
             {
-                **dict(zip(_LIVE, _GAP.split(row.strip()), strict=False)),
+                **dict(zip(_GAP.split(columns), _GAP.split(row.strip()), strict=False)),
                 "problem": "\n".join(one for one in below if one.startswith(flow)),
             },
             "\n".join(one for one in log if flow in one),
