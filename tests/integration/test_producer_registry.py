@@ -185,6 +185,20 @@ def test_a_registered_flow_that_has_not_run_for_long_does_not_count(one_way: Ben
     assert one_way.prepare() == (one_way.target.cluster_id,)
 
 
+def test_a_flow_that_brings_skipped_records_is_named_when_it_does_not_run(one_way: Bench) -> None:
+    """Nothing tells whether it was removed, or its process is down."""
+    third = unique_name("third")
+    here, there = one_way.source.cluster_id, one_way.target.cluster_id
+    one_way.flow_of(third, here)
+    one_way.flow_of(there, third)
+    one_way.flow_of(third, there, age=5 * 3600)
+    assert set(one_way.prepare()) == {there, third}
+    assert any("that flow has not run for 5 h" in one for one in one_way.status.snapshot().problems)
+    one_way.flow_of(third, there)
+    one_way.loops.refresh()
+    assert not one_way.status.snapshot().problems
+
+
 def test_a_ring_with_a_registered_flow_is_refused(one_way: Bench) -> None:
     third = unique_name("third")
     one_way.flow_of(one_way.target.cluster_id, third)
