@@ -19,7 +19,7 @@ from sparkmirror.connectors.known_flows import other_records
 from sparkmirror.connectors.loop_protection import LoopProtection
 from sparkmirror.connectors.source_topics import MirroredPartition
 from sparkmirror.devcluster.cluster import LocalCluster
-from sparkmirror.errors import ClusterError
+from sparkmirror.errors import BrokerError, ClusterError
 from sparkmirror.formats.producer_registry import (
     PRODUCERS_TOPIC,
     RegisteredFlow,
@@ -144,6 +144,28 @@ def test_a_flow_and_its_producer_ids_are_registered_on_the_target(one_way: Bench
     assert (found.flow, found.source_cluster_id) == (flow, one_way.source.cluster_id)
     [registered] = [one for one in one_way.target.flows.values() if one.flow == flow]
     assert registered.topics == (one_way.topic,)
+
+
+def test_ids_are_registered_when_a_refresh_has_failed_since_the_preparation(
+    one_way: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The right to read the registry was withdrawn, and then granted again."""
+    one_way.prepare()
+    changes: list[bool] = []
+    one_way.loops.on_change = lambda: changes.append(True)
+
+    def denied(_self: object) -> None:
+        raise BrokerError("denied", cluster="a", code=29, retriable=False)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ProducerRegistry, "refresh", denied)
+        one_way.loops.refresh()
+        with pytest.raises(ClusterError):
+            one_way.register(9 * 10**12)
+    assert changes
+    one_way.register(9 * 10**12)
+    one_way.target.refresh()
+    assert 9 * 10**12 in one_way.target.producers
 
 
 def test_only_records_of_the_target_are_skipped_when_no_other_flow_is_known(
