@@ -53,12 +53,15 @@ def worker(
         internal_key_converter="org.apache.kafka.connect.json.JsonConverter",
         plugin_path="/usr/share/java",
         session_timeout_ms="30000",  # no pause of a busy machine ends it
+        log_format="json",
+        log_file=str(scratch / "worker.log"),
     ) as started:
         started.await_health()
         yield started
         assert started.process.terminate()[0] == 0
         started.process.await_end_of_all()
         assert "Traceback" not in started.process.log
+        assert (scratch / "worker.log").read_text("utf-8") == started.process.log
 
 
 @pytest.fixture
@@ -420,3 +423,22 @@ def test_a_worker_may_sit_on_the_source(
         assert worker.get(f"/connectors/{name}/offsets")["offsets"]
         assert worker.process.terminate()[0] == 0
     assert sum(end_offsets(source_cluster, topics.offsets).values()) > 0
+
+
+def test_every_log_line_is_json_and_names_its_connector(
+    worker: WorkerProcess, flow: dict[str, object]
+) -> None:
+    """Also lines of the flow, which has the label of its connector."""
+    name = unique_name("logged")
+    assert deploy(worker, name, flow | {"connector.class": f"{JAVA}.MirrorSourceConnector"}) == 201
+    label = f"{flow['source.cluster.alias']}->{flow['target.cluster.alias']}"
+
+    def states() -> list[dict[str, str]]:
+        lines = [json.loads(line) for line in worker.process.log.splitlines()]
+        found = [one for one in lines if one["message"].startswith(f"{label}|{name}: ")]
+        assert any("RUNNING" in one["message"] for one in found)
+        return found
+
+    found = eventually(states, PATIENCE_SECONDS, "its state is logged")
+    assert {(one["flow"], one["connector"]) for one in found} == {(label, name)}
+    undeploy(worker, name)

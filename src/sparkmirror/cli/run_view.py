@@ -23,6 +23,7 @@ from rich.progress import (
 from rich.text import Text
 
 from sparkmirror import quantities
+from sparkmirror.cli.logging_setup import VIEW_LOGGER
 from sparkmirror.cli.tables import FittedTable
 from sparkmirror.quantities import (
     and_more,
@@ -35,6 +36,7 @@ from sparkmirror.quantities import (
 )
 from sparkmirror.spark.flow_status import FlowSnapshot, FlowState
 from sparkmirror.spark.latency_window import LatencyPercentiles
+from sparkmirror.system.log_scope import scope_of
 
 _HEADINGS = (
     *("flow", "state", "topics", "partitions"),
@@ -60,7 +62,7 @@ _COLOURS = {
 }
 _WAITING = (FlowState.RETRYING, FlowState.FAILED)  # their reason is shown as a problem
 _NUMBER = re.compile(r"(?<=\s)\d[\d,.]*")  # a problem is not logged again if only numbers change
-_log = logging.getLogger("sparkmirror.run")
+_log = logging.getLogger(VIEW_LOGGER)
 
 
 class View(Protocol):
@@ -73,9 +75,6 @@ class View(Protocol):
     def update(self, flows: Sequence[FlowSnapshot], remarks: Sequence[str] = ()) -> None:
         """Show the current state; `remarks` are the errors of a rejected file."""
 
-    def print_line(self, sentence: str) -> None:
-        """Print one line on standard error."""
-
     def print_summary(self, flows: Sequence[FlowSnapshot]) -> None:
         """Print totals and incidents at the end of the run."""
 
@@ -87,9 +86,8 @@ def choose_view(
     progress_seconds: Callable[[], float] = lambda: _LINE_SECONDS,
 ) -> View:
     """Return a live view on a terminal, else a line view that calls `progress_seconds`."""
-    if console.is_terminal:
-        return LiveView(console, once=once)
-    return LineView(console, progress_seconds)
+    lines = LineView(progress_seconds)
+    return LiveView(console, lines, once=once) if console.is_terminal else lines
 
 
 def format_percentiles(found: LatencyPercentiles | None) -> str:
@@ -100,10 +98,14 @@ def format_percentiles(found: LatencyPercentiles | None) -> str:
 
 
 class LiveView:
-    """A table that is redrawn in place; with `once` also a progress bar per flow."""
+    """A table that is redrawn in place; with `once` also a progress bar per flow.
 
-    def __init__(self, console: Console, *, once: bool) -> None:
+    `log.file` gets the lines of `lines`, which the terminal does not show.
+    """
+
+    def __init__(self, console: Console, lines: LineView, *, once: bool) -> None:
         self._console = console
+        self._lines = lines
         self._live = Live(console=console, refresh_per_second=4, transient=False)
         self._bar = (
             Progress(
@@ -126,6 +128,7 @@ class LiveView:
         self._live.__exit__(None, None, None)
 
     def update(self, flows: Sequence[FlowSnapshot], remarks: Sequence[str] = ()) -> None:
+        self._lines.update(flows)
         parts: list[RenderableType] = [*live_frame(flows, remarks)]
         if self._bar is not None:
             self._advance(self._bar, flows)
@@ -144,13 +147,11 @@ class LiveView:
                 total=one.bounded_total,
             )
 
-    def print_line(self, sentence: str) -> None:
-        self._console.print(sentence, highlight=False, soft_wrap=True)
-
     def print_summary(self, flows: Sequence[FlowSnapshot]) -> None:
         for one in flows:
             for line in filter(None, (total_line(one), incident_line(one))):
-                self.print_line(line)
+                self._console.print(line, highlight=False, soft_wrap=True)
+        self._lines.print_summary(flows)
 
 
 def live_frame(
@@ -210,10 +211,7 @@ class LineView:
     The first totals come after ten seconds, the others every `progress_seconds`.
     """
 
-    def __init__(
-        self, console: Console, progress_seconds: Callable[[], float] = lambda: _LINE_SECONDS
-    ) -> None:
-        self._console = console
+    def __init__(self, progress_seconds: Callable[[], float] = lambda: _LINE_SECONDS) -> None:
         self._progress_seconds = progress_seconds
         self._states: dict[str, tuple[FlowState, str]] = {}
         self._problems: dict[str, set[str]] = {}
@@ -236,7 +234,8 @@ class LineView:
             if self._states.get(one.flow) != state:
                 self._states[one.flow] = state
                 level = logging.WARNING if one.state in _WAITING else logging.INFO
-                _log.log(level, f"{one.flow}: {one.state.value} {one.reason}".rstrip())
+                sentence = f"{one.flow}: {one.state.value} {one.reason}".rstrip()
+                _log.log(level, sentence, extra=scope_of(one.flow))
             self._log_problems(one)
         if self._is_line_due():
             self._is_first_line = False
@@ -245,7 +244,7 @@ class LineView:
                 count = one.records + sum(one.skipped_records.values())
                 if count != self._counted.get(one.flow, 0):
                     self._counted[one.flow] = count
-                    _log.info(flow_line(one))
+                    _log.info(flow_line(one), extra=scope_of(one.flow))
 
     def _is_line_due(self) -> bool:
         seconds = self._progress_seconds()
@@ -260,20 +259,18 @@ class LineView:
             return  # the state has another problem
         for key, problem in now.items():
             if key not in before:
-                _log.warning(f"{one.flow}: {problem}")
+                fields = {**scope_of(one.flow), "problem": problem}
+                _log.warning(f"{one.flow}: {problem}", extra=fields)
         if before and not now:
-            _log.info(f"{one.flow}: all problems are resolved")
+            _log.info(f"{one.flow}: all problems are resolved", extra=scope_of(one.flow))
         self._problems[one.flow] = set(now)
-
-    def print_line(self, sentence: str) -> None:
-        self._console.print(sentence, highlight=False, soft_wrap=True)
 
     def print_summary(self, flows: Sequence[FlowSnapshot]) -> None:
         for one in flows:
             if line := total_line(one):
-                _log.info(line)
+                _log.info(line, extra=scope_of(one.flow))
             if line := incident_line(one):
-                _log.warning(line)
+                _log.warning(line, extra=scope_of(one.flow))
 
 
 def total_line(one: FlowSnapshot) -> str:

@@ -48,7 +48,12 @@ from sparkmirror.config.rules.file_rules import (
     unused_consumer_notices,
 )
 from sparkmirror.config.rules.loop_rules import loop_notices
-from sparkmirror.config.settings import FlowSettings, MetricsSettings, MirrorClientSettings
+from sparkmirror.config.settings import (
+    FlowSettings,
+    LogSettings,
+    MetricsSettings,
+    MirrorClientSettings,
+)
 from sparkmirror.config.worker_settings import RunRestSettings
 from sparkmirror.errors import ConfigError
 from sparkmirror.model import Flow
@@ -101,7 +106,8 @@ class MirrorConfig:
             if not any(n.level is NoticeLevel.ERROR for n in self._cluster_notices):
                 found.append(Notice(NoticeLevel.ERROR, error.key or "", "", str(error)))
         known = {one.key for one in found if one.level is NoticeLevel.ERROR}
-        found.extend(one for one in self._rest[1].notices if one.key not in known)
+        of_process = (*self._rest[1].notices, *self._process[1].notices)
+        found.extend(one for one in of_process if one.key not in known)
         found.extend(self._spark[1])
         for flow in flows:
             found.extend(self.parsed_flow(flow).report.notices)
@@ -191,20 +197,21 @@ class MirrorConfig:
     @property
     def metrics(self) -> MetricsSettings | None:
         """Where metrics are served; None if disabled. Raises ConfigError."""
-        report = ConfigReport()
-        reader = ConfigReader("metrics", with_prefix(self._raw, ""), self.resolver, report)
-        reader.read_all(METRICS_KEYS)
+        reader, report = self._process
         raise_errors(report.notices, self.name)
         return read_metrics(reader)
 
     @property
-    def progress_seconds(self) -> int:
-        """Seconds between two log lines with the progress of a flow. Raises ConfigError."""
+    def log(self) -> LogSettings:
+        """What is logged, and where; defaults for invalid values, which `validate` reports."""
+        return LogSettings(**self._process[0].filled(LogSettings))
+
+    @cached_property
+    def _process(self) -> tuple[ConfigReader, ConfigReport]:
         report = ConfigReport()
-        reader = ConfigReader("log", with_prefix(self._raw, ""), self.resolver, report)
-        reader.read_all(LOG_KEYS)
-        raise_errors(report.notices, self.name)
-        return reader.integer("log.progress.seconds")
+        reader = ConfigReader(FILE_SECTION, with_prefix(self._raw, ""), self.resolver, report)
+        reader.read_all((*METRICS_KEYS, *LOG_KEYS))
+        return reader, report
 
     @property
     def rest(self) -> RunRestSettings | None:

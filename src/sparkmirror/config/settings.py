@@ -183,3 +183,21 @@ class FlowSettings:
     def state_cluster(self) -> ConnectionSettings:
         """The cluster that holds positions and statuses."""
         return self.worker_cluster or self.target_admin
+
+
+class LogFormat(Enum):
+    """The form of a log line."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """What `run` and `worker` log beside what the level decides, and where."""
+
+    progress_seconds: int = 60  # between two lines with the progress of a flow
+    format: LogFormat = LogFormat.TEXT
+    file: str = ""  # empty: standard error only
+    max_bytes: int = 10 << 20
+    backups: int = 9  # rotated files that are kept beside the current one

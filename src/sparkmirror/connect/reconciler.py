@@ -125,4 +125,6 @@ class Reconciler:
         try:
             self._levels.set(logger, level)
         except ApiError as error:
-            _log.warning(f"Logger {logger}: {error}")
+            _log.warning(
+                f"Logger {logger} keeps its level: {error} PUT /admin/loggers/{logger} again."
+            )

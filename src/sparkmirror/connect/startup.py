@@ -49,7 +49,7 @@ class Startup:
                     self.failure = error
                     return False
                 if self.stage != str(error):
-                    _log.warning(f"The worker cannot start yet: {error}")
+                    _log.warning(f"The worker cannot start yet, retrying: {error}")
                 self.stage = str(error)
                 self.stopping.wait(backoff.next_pause())
             else:

@@ -37,6 +37,7 @@ from sparkmirror.spark.control_server import ControlServer
 from sparkmirror.spark.epoch_runner import EpochRunner
 from sparkmirror.spark.flow_status import FlowState, FlowStatus
 from sparkmirror.spark.slots import FlowCapacity
+from sparkmirror.system.log_scope import ScopedThread
 from sparkmirror.task.messages import Progress
 from sparkmirror.topology.internal_topics import connector_topics, internal_topics
 from sparkmirror.topology.replication_factors import ReplicationFactorChooser
@@ -126,7 +127,7 @@ class ConnectorInstance:
             self._source = _build_source(spec, policy, factors, status, spark, configured_flows)
         # None: heartbeats without an interval, or a disabled flow
         self._connector: Connector | None = self._source or self._checkpoint or self._heartbeat
-        self._thread = threading.Thread(
+        self._thread = ScopedThread(
             target=self._run, name=f"{settings.flow}/{_THREADS[spec.kind]}", daemon=True
         )
 
@@ -206,7 +207,11 @@ class ConnectorInstance:
         except SparkmirrorError as error:
             self._status.set_state(FlowState.FAILED, str(error), traceback.format_exc())
         except Exception as error:  # noqa: BLE001 - a thread's root: the status must tell
-            _log.exception("%s: the %s failed", self._status.name, self._spec.kind.value)
+            _log.exception(
+                "%s: %s failed unexpectedly; restart it and report the trace",
+                self._status.name,
+                self._spec.kind.value,
+            )
             reason = f"{type(error).__name__}: {error}"
             self._status.set_state(FlowState.FAILED, reason, traceback.format_exc())
         finally:

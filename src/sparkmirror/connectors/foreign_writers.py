@@ -17,6 +17,7 @@ from sparkmirror.errors import ClusterError, WireError
 from sparkmirror.spark.flow_status import FlowStatus
 from sparkmirror.state.incidents import Incident, IncidentKind
 from sparkmirror.state.remedies import with_command
+from sparkmirror.system.log_scope import ScopedThread
 from sparkmirror.task.messages import OtherWriter
 
 _INTERVAL_SECONDS = 30.0
@@ -42,7 +43,7 @@ class ForeignWriters:
             if not new or self._is_running or time.monotonic() < self._not_before:
                 return
             self._is_running = True
-        threading.Thread(
+        ScopedThread(
             target=self._classify, args=(new,), name=f"{self._flow}/foreign-writers", daemon=True
         ).start()
 

@@ -27,6 +27,7 @@ from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.kafka.topic_requests import metadata_request
 from sparkmirror.policy.loading import load_policy
 from sparkmirror.spark.flow_status import FlowStatus
+from sparkmirror.system.log_scope import ScopedThread
 from sparkmirror.wire.backoff import Backoff
 
 _POLL_SECONDS = 3.0
@@ -51,7 +52,7 @@ class LagMonitor:
         self._seen: FlowStatus | None = None
         self._seen_at = 0.0
         self._failures: Counter[str] = Counter()  # of requests in a row, by cluster
-        self._thread = threading.Thread(
+        self._thread = ScopedThread(
             target=self._run, name=f"{settings.flow}/source/lag", daemon=True
         )
 
@@ -71,7 +72,10 @@ class LagMonitor:
         except SparkmirrorError as error:
             self._fail(str(error))
         except Exception as error:  # noqa: BLE001 - a thread's root: the status must tell
-            _log.exception("%s: reading the lag failed", self._settings.flow)
+            _log.exception(
+                "%s: reading the lag failed unexpectedly; restart the connector",
+                self._settings.flow,
+            )
             self._fail(f"{type(error).__name__}: {error}")
 
     def _fail(self, reason: str) -> None:

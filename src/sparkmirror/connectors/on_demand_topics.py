@@ -21,6 +21,7 @@ from sparkmirror.spark.flow_status import FlowStatus
 from sparkmirror.state.incidents import Incident
 from sparkmirror.state.ledger import append_entries, entry_for_incident
 from sparkmirror.state.remedies import with_command
+from sparkmirror.system.log_scope import ScopedThread
 from sparkmirror.topology.internal_topics import (
     EnsuredTopic,
     EnsureOutcome,
@@ -67,7 +68,7 @@ class OnDemandTopics:
             if not topics or time.monotonic() < self._not_before:
                 return
             self._busy |= {topic.name for topic in topics}
-        threading.Thread(
+        ScopedThread(
             target=self._create, args=(topics,), name=f"{self._flow}/on-demand-topics", daemon=True
         ).start()
 

@@ -20,6 +20,7 @@ from sparkmirror.kafka.descriptions import TopicDescription
 from sparkmirror.model import Flow, TopicPartition
 from sparkmirror.policy.loading import FlowPolicy
 from sparkmirror.spark.flow_status import FlowState, FlowStatus
+from sparkmirror.system.log_scope import ScopedThread
 from sparkmirror.topology.apply_topics import (
     apply_topic_plan,
     rejected_config_messages,
@@ -91,7 +92,7 @@ class SourceTopics:
         self._logged: set[str] = set()
         self._topics_with_problems: set[str] = set()
         self._noticed: set[str] = set()
-        self._thread = threading.Thread(
+        self._thread = ScopedThread(
             target=self._run, name=f"{self._flow}/source/topics", daemon=True
         )
         self.current: MirroredPartitions | None = None  # None before the first round
@@ -115,7 +116,9 @@ class SourceTopics:
         try:
             self._loop()
         except Exception as error:  # noqa: BLE001 - a thread's root: report it in the status
-            _log.exception("%s: refreshing the topics failed", self._flow)
+            _log.exception(
+                "%s: refreshing the topics failed unexpectedly; restart the connector", self._flow
+            )
             reason = f"{type(error).__name__}: {error}"
             self._status.set_state(FlowState.FAILED, reason, traceback.format_exc())
 

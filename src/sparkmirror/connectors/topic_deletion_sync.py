@@ -101,7 +101,7 @@ class TopicDeletionSync:
             return
         for name in names:
             self._since[name] = time.monotonic()
-        consequence = "is kept"
+        consequence = "is kept (sync.topic.deletions.enabled is false)"
         if self._grace is not None:
             consequence = f"will be deleted in {format_duration(self._grace)}"
         if not is_new:

@@ -22,6 +22,7 @@ from sparkmirror.connectors.topic_deletion_sync import TopicDeletionSync
 from sparkmirror.errors import ClusterError, WireError
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.spark.flow_status import FlowStatus
+from sparkmirror.system.log_scope import ScopedThread
 from sparkmirror.topology.topic_deletions import MirroredTopic
 from sparkmirror.topology.topics import TopicRules
 
@@ -71,7 +72,7 @@ class TopologySync:
             ("deleted topics", source.refresh_topics_seconds, self._sync_deletions),
         )
         self._syncs = [_PeriodicSync(name, s, sync) for name, s, sync in plan if s is not None]
-        self._thread = threading.Thread(
+        self._thread = ScopedThread(
             target=self._run, name=f"{self._flow}/source/topology", daemon=True
         )
 
@@ -106,7 +107,9 @@ class TopologySync:
                     soonest = min(one.due for one in self._syncs)
                     self._stop.wait(max(soonest - time.monotonic(), 0))
         except Exception as error:  # noqa: BLE001 - a thread's root: report it in the status
-            _log.exception("%s: the sync of configs and ACLs failed", self._flow)
+            _log.exception(
+                "%s: config and ACL sync failed unexpectedly; restart the connector", self._flow
+            )
             self._status.set_problem("topology", f"failed: {type(error).__name__}: {error}")
         finally:
             self._first_round.set()

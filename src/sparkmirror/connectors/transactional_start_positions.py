@@ -220,7 +220,7 @@ class TransactionalStartPositions(StartPositions):
             if not is_missing and not isinstance(error, OpenTransactionError):
                 raise
             # The map may have been truncated within a transaction, too.
-            _log.warning(f"{self._flow}: the offset map cannot be read: {error}")
+            _log.warning(f"{self._flow}: no offset map; resuming at the stored positions: {error}")
             return dict.fromkeys(ends)
         return {tp: _position_at(offsets, tp, end) for tp, end in ends.items()}
 

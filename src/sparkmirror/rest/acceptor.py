@@ -123,7 +123,7 @@ class HttpAcceptor:
             except ConnectionError:
                 continue  # the client has closed it already
             except OSError as error:
-                self._limit_log.warn(f"Cannot accept a REST connection: {error}.")
+                self._limit_log.warn(f"Cannot accept a REST connection, retrying: {error}.")
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
             if not self._make_room():
@@ -166,7 +166,8 @@ class HttpAcceptor:
         idle = [one for one in self._connections if not one.is_busy]
         if not idle:
             self._limit_log.warn(
-                f"Rejected a REST connection: {len(self._connections)} requests are in progress."
+                f"Rejected a REST connection: {len(self._connections)} requests are in progress. "
+                "Use fewer clients at a time."
             )
             return False
         longest = min(idle, key=lambda one: one.idle_since)

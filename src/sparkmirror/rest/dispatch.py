@@ -119,7 +119,8 @@ class Dispatcher:
                 )
         except TimeoutError as error:
             stage = await run_sync(self._api.stage, limiter=self._health_threads)
-            log.warning(f"{request.method} {request.url.path} timed out. {stage}".strip())
+            status = f" The worker is currently {stage}." if stage else ""
+            log.warning(f"{request.method} {request.url.path} timed out; repeat it.{status}")
             what = f"Request timed out. The worker is currently {stage}"
             raise ApiError(
                 HTTPStatus.INTERNAL_SERVER_ERROR, what if stage else "Request timed out"
@@ -150,7 +151,9 @@ class Dispatcher:
             raise
         except Exception as error:
             # The trace goes to the log, never to a client.
-            log.exception(f"{request.method} {request.url.path} failed unexpectedly.")
+            log.exception(
+                f"{request.method} {request.url.path} failed unexpectedly; report the trace."
+            )
             raise ApiError(
                 HTTPStatus.INTERNAL_SERVER_ERROR,
                 f"{type(error).__name__}; see the worker's log.",
@@ -193,7 +196,9 @@ class Dispatcher:
 
     def _client_disconnected(self, request: Request) -> ApiError:
         what = f"{request.method} {loggable(request.url.path)}"
-        self._dropped_log.warn(f"{what} is dropped: the client has disconnected.")
+        self._dropped_log.warn(
+            f"{what} is dropped: the client has disconnected. Give it a longer timeout."
+        )
         return ApiError(HTTPStatus.CONFLICT, "The client has disconnected")
 
 

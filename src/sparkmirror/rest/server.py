@@ -238,7 +238,7 @@ class _ServerThread:
         try:
             self._server.run(sockets=self._sockets)
         except Exception:
-            log.exception("The REST server has failed.")
+            log.exception("The REST server ended unexpectedly; restart the process.")
 
 
 def _server_context(rest: RestSettings) -> ssl.SSLContext | None:

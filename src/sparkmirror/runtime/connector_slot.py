@@ -32,6 +32,7 @@ from sparkmirror.spark.flow_status import (
     FlowStatus,
     with_unreachable_clusters,
 )
+from sparkmirror.system.log_scope import LogScope, log_scope
 
 SLOW_SECONDS = 8.0  # for a clean end
 _IDLE_STATES = {
@@ -69,6 +70,11 @@ class ConnectorSlot:
     monitored: ConnectorSpec | None = None  # by `lag_monitor`
 
     @property
+    def log_scope(self) -> LogScope:
+        flow = str(self.spec.settings.flow) if self.spec is not None else ""
+        return LogScope(flow, self.name)
+
+    @property
     def desired(self) -> DesiredState | None:
         return None if self.wanted is None or self.is_released else self.wanted.desired
 
@@ -93,8 +99,6 @@ class ConnectorSlot:
         """Apply a polled state; stop an instance that does not match it."""
         before, self.is_released = self.desired, False
         desired = None if connector is None else connector.desired
-        if desired is not before and {desired, before} & _ON_REQUEST and desired is not None:
-            _log.info(f"Connector {self.name}: {desired.value}")
         if desired is DesiredState.RUNNING and before is not DesiredState.RUNNING:
             self._return_to_running(before)
         if desired is not DesiredState.RUNNING:
@@ -109,6 +113,8 @@ class ConnectorSlot:
         if desired is not DesiredState.RUNNING or spec is None:
             self.request_stop()
         self.wanted = connector
+        if desired is not before and {desired, before} & _ON_REQUEST and desired is not None:
+            _log.info(f"Connector {self.name}: {desired.value}", extra=self.log_scope._asdict())
 
     def _return_to_running(self, before: DesiredState | None) -> None:
         if before is DesiredState.PAUSED:
@@ -132,7 +138,8 @@ class ConnectorSlot:
         self.stop_monitor()
         self.monitored = self.spec
         self.lag_monitor = make_monitor(self.spec.settings, lambda: self.status)
-        self.lag_monitor.start()
+        with log_scope(self.log_scope):
+            self.lag_monitor.start()
 
     def stop_monitor(self) -> None:
         if self.lag_monitor is not None:
@@ -163,7 +170,8 @@ class ConnectorSlot:
                 self.is_slow = True
                 _log.warning(
                     f"{self.status.name}: has not ended within {SLOW_SECONDS:.0f} s; its "
-                    "successor waits, because two instances would copy the same partitions."
+                    "successor waits, because two instances would copy the same partitions.",
+                    extra=self.log_scope._asdict(),
                 )
 
     def state(self) -> ConnectorState:

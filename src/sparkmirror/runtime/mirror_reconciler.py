@@ -38,6 +38,7 @@ from sparkmirror.spark.flow_status import (
     with_unreachable_clusters,
     without_consequences,
 )
+from sparkmirror.system.log_scope import LogScope, log_scope
 
 _IDLE = {
     TargetState.PAUSED: (DesiredState.PAUSED, RunState.PAUSED),
@@ -299,8 +300,9 @@ class MirrorReconciler:
 
 
 def _start(one: MirrorFlow) -> None:
-    one.commands.start()
-    one.ownership.start()
+    with log_scope(LogScope(str(one.flow))):
+        one.commands.start()
+        one.ownership.start()
 
 
 def _leave(one: MirrorFlow, successor: tuple[FlowSettings, GroupSettings] | None) -> None:

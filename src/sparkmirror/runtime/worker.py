@@ -200,7 +200,7 @@ class ConnectWorker:
             self._membership.start()
             self._startup.is_started = True
         except Exception as error:  # noqa: BLE001 - a thread's root: the process must end
-            _log.exception("The worker failed to start.")
+            _log.exception("The worker failed to start by an unexpected error; restart it.")
             self._startup.failure = error
 
     # --- threads of requests
@@ -241,7 +241,9 @@ class ConnectWorker:
         if not self._supervisor.release(names, self._release_seconds):
             # Nothing is written twice: the next owner compares both sides, and the brokers reject
             # late writes.
-            _log.warning(f"{', '.join(names)}: revoked before they have ended here")
+            _log.warning(
+                f"{', '.join(names)}: revoked before they ended here; the next owner compares first"
+            )
         self._reporter.give_up(names)
 
 

@@ -22,6 +22,7 @@ from sparkmirror.quantities import counted
 from sparkmirror.spark.control_server import ControlServer, EpochTasks
 from sparkmirror.spark.encryption_check import encryption_warning
 from sparkmirror.spark.spark_problem import SparkProblem, job_problem
+from sparkmirror.system.log_scope import ScopedThread
 from sparkmirror.task.control_protocol import ControlEndpoint
 from sparkmirror.task.entry_point import copy_function
 from sparkmirror.task.messages import (
@@ -126,7 +127,7 @@ class EpochRunner:
         group = f"{self._name} epoch {self.number}"
         partitions = sum(len(split.partitions) for split in splits)
         stop_watching = threading.Event()
-        watchdog = threading.Thread(
+        watchdog = ScopedThread(
             target=self._watch,
             args=(spark, group, tasks, is_outdated, stop_watching, takes_turns),
             name=f"{self._name}/watchdog",

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from sparkmirror.errors import BrokerError, ClusterError, WireError
+from sparkmirror.errors import BrokerError, ClusterError, WireError, join_sentences
 from sparkmirror.formats.producer_registry import (
     PRODUCERS_TOPIC,
     RegisteredFlow,
@@ -87,7 +87,9 @@ class ProducerRegistry(Closable):
             is_same = flow is None or (flow.key() == key and bool(flow.value()))  # encodable
         except WireError as error:
             alias = self._client.connection.alias
-            _log.warning(f"{alias}: skipped a record in topic {PRODUCERS_TOPIC}: {error}")
+            skipped = f"{alias}: skipped a record in topic {PRODUCERS_TOPIC}: {error}"
+            remedy = "Another program writes to this topic; stop it."
+            _log.warning(join_sentences([skipped, remedy]))
             return
         self._written.add(key)
         if producer is not None and producer.cluster_id == self.cluster_id:

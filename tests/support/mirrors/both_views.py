@@ -38,8 +38,8 @@ def choose_both(
     console: Console, *, once: bool = False, progress_seconds: Callable[[], float]
 ) -> View:
     """Stand in for `choose_view`."""
-    del once
-    return BothViews(console, progress_seconds)
+    del console, once
+    return BothViews(progress_seconds)
 
 
 if __name__ == "__main__":

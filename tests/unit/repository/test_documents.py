@@ -138,3 +138,30 @@ def test_every_new_name_of_a_renamed_module_exists() -> None:
     for name in re.findall(r"`([\w.]+)`", " ".join(rows)):
         place = ROOT.joinpath("src", "sparkmirror", *name.split("."))
         assert place.is_dir() or place.with_suffix(".py").exists(), name
+
+
+ALERTS = (
+    *("lag-growing", "flow-stopped", "gap-recorded", "quarantine-not-empty", "checkpoint-stale"),
+    *("heartbeat-late", "worker-lost", "certificate-about-to-expire"),
+)
+
+
+@pytest.mark.parametrize("alert", ALERTS)
+def test_every_alert_has_a_runbook(alert: str) -> None:
+    """What it means, where to look with a command, when it clears."""
+    page = (ROOT / "docs" / "troubleshooting.md").read_text("utf-8")
+    section = page.partition(f"\n### alert-{alert}\n")[2].partition("\n### ")[0]
+    for part in ("**Meaning.**", "**Look.**", "```sh\n", "**Clears**"):
+        assert part in section
+
+
+def test_every_quoted_log_line_is_held_against_a_run() -> None:
+    """`integration/test_logs.py` names each heading whose block quotes lines."""
+    page = (ROOT / "docs" / "troubleshooting.md").read_text("utf-8")
+    sections = page.split("\n### ")[1:]
+    quoting = [one.partition("\n")[0] for one in sections if "```text\n" in one]
+    checked = re.findall(
+        r'quoted\("(.+?)"\)', (ROOT / "tests/integration/test_logs.py").read_text("utf-8")
+    )
+    assert len(quoting) == len(checked) == len(set(checked))
+    assert [one for one in quoting if not one.startswith(tuple(checked))] == []

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from sparkmirror.kafka.error_mapping import unreachable_error
 from sparkmirror.model import TopicPartition
 from sparkmirror.spark import flow_status
 from sparkmirror.spark.flow_status import FlowState, FlowStatus
@@ -16,6 +17,7 @@ from sparkmirror.state.incidents import Incident, IncidentKind
 from sparkmirror.task import latency_histogram
 from sparkmirror.task.messages import PartitionProgress, Progress
 from sparkmirror.wire import error_codes
+from sparkmirror.wire.settings import ConnectionSettings
 
 ORDERS = TopicPartition("orders", 0)
 
@@ -453,9 +455,13 @@ def test_a_flood_does_not_drown_the_log(caplog: pytest.LogCaptureFixture) -> Non
     assert tally.recent[-1] == str(incident(499, IncidentKind.DEAD_LETTER))
 
 
-def test_a_flow_with_an_unreachable_cluster_is_retrying() -> None:
+@pytest.mark.parametrize(
+    "advertised", ["", "b1:9092", "inner:9092"], ids=["down", "stopped", "wrong listener"]
+)
+def test_a_flow_with_an_unreachable_cluster_is_retrying(advertised: str) -> None:
     """The reason is shown once; problems of single partitions are consequences."""
-    down = "Cluster 'b' cannot be reached at b1:9092 (connecting: ECONNREFUSED). Check it."
+    cluster = ConnectionSettings("b", ("b1:9092",), "test")
+    down = str(unreachable_error(cluster, "connecting", "ECONNREFUSED", advertised))
     lost = error_codes.CONNECTION_LOST
     flow = FlowStatus("a->b")
     flow.begin_epoch(1, [(ORDERS, 100, None), (PAYMENTS, 100, None)], {ORDERS: 0, PAYMENTS: 0})
