@@ -367,6 +367,53 @@ def test_a_flow_that_may_not_read_the_registry_fails_with_the_remedy(
 
 
 @pytest.mark.thorough
+def test_nothing_returns_when_a_flow_must_not_read_its_remote_topic(
+    target_cluster: LocalCluster, tmp_path: Path, kafka_version: str
+) -> None:
+    """After a crash it copies some records twice, with a producer id that its task has obtained."""
+    topic = unique_name("invoices")
+    any_operation = AclBinding(
+        ResourceType.TOPIC,
+        topic,
+        PatternType.LITERAL,
+        "User:ANONYMOUS",
+        "*",
+        Operation.ALL,
+        Permission.ALLOW,
+    )
+    denied = replace(any_operation, operation=Operation.READ, permission=Permission.DENY)
+    with LocalCluster(
+        "guarded", tmp_path / "guarded", version=kafka_version, config=AUTHORIZER
+    ) as guarded:
+        clusters = (target_cluster, guarded)
+        grant(
+            guarded,
+            any_operation,
+            replace(any_operation, resource_type=ResourceType.CLUSTER, name="kafka-cluster"),
+        )
+        for cluster in clusters:
+            create_topics(cluster, {topic: PARTITIONS})
+        file = two_way_file(tmp_path, (unique_name("east"), unique_name("west")), clusters, topic)
+        expected = write(target_cluster, topic, 100)
+        with MirrorProcess(file) as mirror:
+            await_everywhere(clusters, topic, expected)
+            mirror.kill_everything()
+        grant(guarded, denied)
+        expected |= write(target_cluster, topic, 50)
+        with MirrorProcess(file) as mirror:
+            mirror.await_log("no-read", PATIENCE_SECONDS)
+            eventually(
+                lambda: sum(end_offsets(guarded, topic).values()) >= len(expected),
+                PATIENCE_SECONDS,
+                "all records are copied",
+            )
+            revoke(guarded, denied)
+            expected |= write(guarded, topic, PARTITIONS)
+            await_everywhere(clusters, topic, expected)
+            assert values(target_cluster, topic) == Counter(expected)
+
+
+@pytest.mark.thorough
 def test_a_worker_with_connectors_both_ways_copies_each_record_once(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
 ) -> None:

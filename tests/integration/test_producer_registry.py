@@ -19,7 +19,7 @@ from sparkmirror.connectors.known_flows import other_records
 from sparkmirror.connectors.loop_protection import LoopProtection
 from sparkmirror.connectors.source_topics import MirroredPartition
 from sparkmirror.devcluster.cluster import LocalCluster
-from sparkmirror.errors import ClusterError
+from sparkmirror.errors import BrokerError, ClusterError
 from sparkmirror.formats.producer_registry import (
     PRODUCERS_TOPIC,
     RegisteredFlow,
@@ -146,6 +146,28 @@ def test_a_flow_and_its_producer_ids_are_registered_on_the_target(one_way: Bench
     assert registered.topics == (one_way.topic,)
 
 
+def test_ids_are_registered_when_a_refresh_has_failed_since_the_preparation(
+    one_way: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The right to read the registry was withdrawn, and then granted again."""
+    one_way.prepare()
+    changes: list[bool] = []
+    one_way.loops.on_change = lambda: changes.append(True)
+
+    def denied(_self: object) -> None:
+        raise BrokerError("denied", cluster="a", code=29, retriable=False)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ProducerRegistry, "refresh", denied)
+        one_way.loops.refresh()
+        with pytest.raises(ClusterError):
+            one_way.register(9 * 10**12)
+    assert changes
+    one_way.register(9 * 10**12)
+    one_way.target.refresh()
+    assert 9 * 10**12 in one_way.target.producers
+
+
 def test_only_records_of_the_target_are_skipped_when_no_other_flow_is_known(
     one_way: Bench,
 ) -> None:
@@ -183,6 +205,20 @@ def test_a_flow_that_appears_later_is_noticed_by_the_refresh(one_way: Bench) -> 
 def test_a_registered_flow_that_has_not_run_for_long_does_not_count(one_way: Bench) -> None:
     one_way.flow_of(one_way.target.cluster_id, unique_name("third"), age=8 * 24 * 3600)
     assert one_way.prepare() == (one_way.target.cluster_id,)
+
+
+def test_a_flow_that_brings_skipped_records_is_named_when_it_does_not_run(one_way: Bench) -> None:
+    """Nothing tells whether it was removed, or its process is down."""
+    third = unique_name("third")
+    here, there = one_way.source.cluster_id, one_way.target.cluster_id
+    one_way.flow_of(third, here)
+    one_way.flow_of(there, third)
+    one_way.flow_of(third, there, age=5 * 3600)
+    assert set(one_way.prepare()) == {there, third}
+    assert any("that flow has not run for 5 h" in one for one in one_way.status.snapshot().problems)
+    one_way.flow_of(third, there)
+    one_way.loops.refresh()
+    assert not one_way.status.snapshot().problems
 
 
 def test_a_ring_with_a_registered_flow_is_refused(one_way: Bench) -> None:

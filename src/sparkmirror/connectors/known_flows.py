@@ -197,6 +197,7 @@ def registered_edge(one: RegisteredFlow) -> LoopEdge:
         keeps,
         one.since_ms,
         one.took_over_from_java,
+        one.seen_ms,
     )
 
 

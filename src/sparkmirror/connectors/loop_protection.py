@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
+from shlex import quote
 
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.connectors.earlier_producers import EarlierProducers
@@ -34,9 +35,11 @@ from sparkmirror.formats.producer_registry import (
 )
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.cluster_client import Closable
-from sparkmirror.policy.loops import LoopEdge, LoopPlan, plan_loops
+from sparkmirror.policy.loops import LoopEdge, LoopPlan, absent_flows, plan_loops
+from sparkmirror.quantities import and_more
 from sparkmirror.spark.flow_status import FlowStatus
 from sparkmirror.state.producer_registry import ProducerRegistry
+from sparkmirror.state.remedies import flow_place
 from sparkmirror.task.messages import OtherWriter, Split
 from sparkmirror.topology.internal_topics import Side, ensure_internal_topics, producers_topic
 from sparkmirror.topology.replication_factors import ReplicationFactorChooser
@@ -45,7 +48,8 @@ from sparkmirror.wire.settings import ConnectionSettings
 
 REFRESH_SECONDS = 5.0
 _SEEN_SECONDS = 3600.0  # how often a running flow updates its entry
-_PROBLEM = "loops"
+_ABSENT_SECONDS = 3 * _SEEN_SECONDS  # a flow that was seen earlier does not run
+_PROBLEM, _ABSENT_PROBLEM = "loops", "loops absent"
 
 
 class LoopProtection(Closable):
@@ -317,6 +321,9 @@ class LoopProtection(Closable):
         own = self._own_edge()
         self._edges = (own, *self._flows.edges())
         self._plan = plan_loops(self._edges, own, self._kept)
+        before = int((time.time() - _ABSENT_SECONDS) * 1000)
+        absent = absent_flows(self._edges, own, self._plan.skip_origins, before)
+        self._status.set_problem(_ABSENT_PROBLEM, _describe_absent(self._settings, absent))
 
     def _own_edge(self) -> LoopEdge:
         ids = (self._source.cluster_id, self._target.cluster_id)
@@ -350,6 +357,21 @@ def refuse_loops(
                 f"stored offsets), and then set {flow}.loop.java.policy=copy.",
                 cluster=flow.source,
             )
+
+
+def _describe_absent(settings: FlowSettings, absent: Mapping[LoopEdge, Sequence[str]]) -> str:
+    """Describe the first flow whose records are missing while it does not run."""
+    for flow, topics in absent.items():
+        hours = int(time.time() - flow.seen_ms / 1000) // 3600
+        place = flow_place(str(settings.flow), settings.source.name)
+        return (
+            f"records of {flow.flow.partition('->')[0]} in topic '{topics[0]}'"
+            f"{and_more(len(topics) - 1)} are skipped, because {flow.flow} brings them to "
+            f"'{settings.flow.target}', but that flow has not run for {hours} h: start it. If it "
+            "was removed, they are skipped until seven days after it ran last; then copy them "
+            f"with `sparkmirror offsets reset {place} --topic {quote(topics[0])}`"
+        )
+    return ""
 
 
 class _Warnings:

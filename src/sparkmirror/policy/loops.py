@@ -38,6 +38,7 @@ class LoopEdge:
     keeps: Callable[[str], bool] = field(compare=False, repr=False)
     since_ms: int = field(default=0, compare=False)  # when it was registered first
     took_over_from_java: bool = field(default=False, compare=False)
+    seen_ms: int = field(default=2**63 - 1, compare=False)  # when it ran last; default: configured
 
 
 def edges_of_topic(edges: Iterable[LoopEdge], topic: str) -> tuple[LoopEdge, ...]:
@@ -83,6 +84,27 @@ def ring_origins(edges: Collection[LoopEdge], flow: LoopEdge) -> frozenset[Clust
         for origin in skip_origins(edges, flow) - {flow.target}
         if (origin, flow.source) in pairs and (origin, flow.target) not in pairs
     )
+
+
+def absent_flows(
+    edges: Collection[LoopEdge],
+    flow: LoopEdge,
+    skipped: Mapping[str, Collection[Cluster]],
+    before_ms: int,
+) -> dict[LoopEdge, list[str]]:
+    """Return flows that bring skipped records but have not run since `before_ms`, with topics."""
+    found: dict[LoopEdge, list[str]] = defaultdict(list)
+    if all(one.seen_ms >= before_ms for one in edges):
+        return found
+    for topic, origins in skipped.items():
+        kept = edges_of_topic(edges, topic)
+        running = {(one.source, one.target) for one in kept if one.seen_ms >= before_ms}
+        for one in kept:
+            is_direct = one.source in origins and one.target == flow.target
+            is_needed = is_direct and (one.source, flow.source) in running
+            if is_needed and (one.source, one.target) not in running:
+                found[one].append(topic)
+    return found
 
 
 def path_between(

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import assume, given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from sparkmirror.policy.loops import (
     LoopEdge,
+    absent_flows,
     path_between,
     reachable,
     replaced_clusters,
@@ -162,3 +164,21 @@ def test_a_rebuilt_cluster_gets_what_it_once_wrote() -> None:
     assert skip_origins(topology, now[0]) == {"Z", "B"}
     assert "C" in skip_origins(topology, edge("A->B"))
     assert not any(ring_origins(topology, one) for one in (*now, edge("A->B"), edge("B->A")))
+
+
+@pytest.mark.parametrize(
+    ("stopped", "absent"),
+    [("C->B", ["C->B"]), ("B->C", []), ("C->B C->A", []), ("", [])],
+)
+def test_a_flow_that_should_bring_skipped_records_is_named_when_it_does_not_run(
+    stopped: str, absent: list[str]
+) -> None:
+    """A->B skips records of C as long as the flows between B and C count."""
+    mesh = [
+        replace(one, seen_ms=50 if one.flow in stopped.split() else 200)
+        for one in edges("A<->B B<->C C<->A")
+    ]
+    flow = next(one for one in mesh if one.flow == "A->B")
+    found = absent_flows(mesh, flow, {"t": skip_origins(mesh, flow)}, 100)
+    assert [one.flow for one in found] == absent
+    assert all(topics == ["t"] for topics in found.values())
