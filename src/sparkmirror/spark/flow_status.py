@@ -18,8 +18,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from itertools import chain
 
+from sparkmirror.formats.mm2_records import Checkpoint
 from sparkmirror.model import TopicPartition
 from sparkmirror.quantities import counted
+from sparkmirror.spark.flow_figures import FlowFigures, FlowFiguresView, PartitionState
 from sparkmirror.spark.latency_window import LatencyPercentiles, LatencyWindow
 from sparkmirror.state.incidents import Incident, IncidentKind, SeenIncidents
 from sparkmirror.task.messages import PartitionProgress, Progress
@@ -85,6 +87,10 @@ class FlowSnapshot:
     copies: bool = True  # false: it has no partitions, so neither lag nor latency
     known_lag: int | None = None  # of the partitions whose lag is known; None: of none
     unknown_lags: int = 0  # partitions whose lag is unknown
+    seconds_since_success: float = 0.0  # of a heartbeat or a round of checkpoints; or the start
+    incident_kinds: Mapping[str, int] = field(default_factory=dict)  # incidents by kind
+    incident_records: Mapping[str, int] = field(default_factory=dict)  # known records of them
+    ledger_entries: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +195,8 @@ class FlowStatus:
         self._incidents = IncidentCounter(flow)
         self._topology_changes: Counter[str] = Counter()
         self._totals = _Totals()
+        self._figures = FlowFigures()
+        self._succeeded_at = time.monotonic()
 
     def restarted(self) -> FlowStatus:
         """Create the status of a restarted flow: counters and positions continue."""
@@ -200,6 +208,8 @@ class FlowStatus:
             status._totals.bytes = self._totals.bytes
             status._incidents = self._incidents
             status._topology_changes = self._topology_changes
+            status._figures = self._figures
+            status._succeeded_at = self._succeeded_at
             status._scope = self._scope
             status._others = self._others | {
                 tp: _without_task(part) for tp, part in self._parts.items()
@@ -247,6 +257,16 @@ class FlowStatus:
         with self._lock:
             self._topology_changes[what] += times
 
+    def mark_success(self) -> None:
+        """Record that a heartbeat was written, or that a round of checkpoints succeeded."""
+        with self._lock:
+            self._succeeded_at = time.monotonic()
+
+    def add_checkpoints(self, checkpoints: Iterable[Checkpoint], milliseconds: float) -> None:
+        """Count checkpoints that were written so long after they were made."""
+        with self._lock:
+            self._figures.add_checkpoints(time.monotonic(), checkpoints, milliseconds)
+
     def add_incidents(self, incidents: Iterable[Incident]) -> None:
         """Log and count incidents that are new."""
         with self._lock:
@@ -267,6 +287,7 @@ class FlowStatus:
             self._epoch = number
             old, self._parts, self._tasks = self._parts, {}, {}
             self._waiting_splits = frozenset()
+            self._figures.begin_epoch()
             others = self._others | {tp: _without_task(part) for tp, part in old.items()}
             for tp, position, stop_at in starts:
                 before = old.get(tp)
@@ -310,6 +331,7 @@ class FlowStatus:
                     0,
                 )
                 self._trace = ""
+            self._figures.on_progress(now, progress)
             totals = self._totals
             totals.history.append((now, totals.records, totals.bytes))
             while totals.history[0][0] < now - _RATE_WINDOW_SECONDS and len(totals.history) > 1:
@@ -369,6 +391,7 @@ class FlowStatus:
                 if part is not None:
                     part.end_offset = end if part.problem else max(end, part.position)
                     part.end_read_at = now
+                    self._figures.of(tp).observe(now, part.position, part.end_offset)
 
     def _healthy_splits(self, now: float) -> set[int]:
         """Return the splits whose tasks report, and report no unreachable cluster."""
@@ -397,21 +420,46 @@ class FlowStatus:
     def _add_partition(
         self, one: PartitionProgress, now: float, *, from_zero: bool, confirms_end: bool
     ) -> None:
-        part = self._parts.get(TopicPartition(one.topic, one.partition))
+        tp = TopicPartition(one.topic, one.partition)
+        part = self._parts.get(tp)
         if part is None:
             return
         if from_zero:  # the first report of an attempt has every partition
             part.counted_records = part.counted_bytes = 0
-        self._totals.records += one.records - part.counted_records
-        self._totals.bytes += one.bytes - part.counted_bytes
+        records, size = one.records - part.counted_records, one.bytes - part.counted_bytes
+        self._totals.records += records
+        self._totals.bytes += size
+        figures = self._figures.of(tp)
+        figures.count(now, records, size)
         part.counted_records, part.counted_bytes = one.records, one.bytes
         part.position, part.downstream = one.position, one.downstream
         if confirms_end and one.end_offset >= 0 and not one.error:
             part.end_offset, part.end_read_at = max(one.end_offset, one.position), now
         else:  # the driver reads it; a task that has not fetched yet reports -1
             part.end_offset = max(one.end_offset, part.end_offset)
+        if part.end_offset >= 0:
+            figures.observe(now, one.position, part.end_offset)
         part.problem_code, part.problem = one.error_code, one.error
         part.reported_at = now
+
+    def figures(self, max_partitions: int) -> FlowFiguresView:
+        """Return what metrics show, with at most so many partitions one by one."""
+        now = time.monotonic()
+        with self._lock:
+            healthy = self._healthy_splits(now)
+            states = [
+                PartitionState(
+                    tp,
+                    part.split,
+                    part.position,
+                    part.lag if part.is_lag_known(now, healthy) else None,
+                )
+                for tp, part in sorted((self._parts | self._others).items())
+            ]
+            splits = len({part.split for part in self._parts.values() if part.split >= 0})
+            return self._figures.snapshot(
+                now, states, splits, len(self._waiting_splits), max_partitions
+            )
 
     def snapshot(self) -> FlowSnapshot:
         """Return the current status."""
@@ -462,6 +510,10 @@ class FlowStatus:
                 topology_changes=dict(self._topology_changes),
                 trace=self._trace,
                 flow_problems=tuple(dict.fromkeys(self._flow_problems.values())),
+                seconds_since_success=now - self._succeeded_at,
+                incident_kinds=self._incidents.kinds,
+                incident_records=self._incidents.records,
+                ledger_entries=self._incidents.ledger_entries,
             )
 
     def tasks(self) -> tuple[TaskSnapshot, ...]:
@@ -525,6 +577,9 @@ class IncidentCounter:
         self._known = SeenIncidents()
         self._counts: Counter[tuple[str, int, str]] = Counter()
         self._recent: deque[str] = deque(maxlen=_MAX_RECENT)
+        self._kinds: Counter[str] = Counter()
+        self._records: Counter[str] = Counter()
+        self.ledger_entries = 0
 
     def add(self, incidents: Iterable[Incident]) -> None:
         """Log and count new incidents."""
@@ -534,6 +589,9 @@ class IncidentCounter:
                 continue
             self._counts[one.topic, one.partition, str(one.kind)] += 1
             self._recent.append(str(one))
+            self._kinds[str(one.kind)] += 1
+            self._records[str(one.kind)] += max(one.records, 0)
+            self.ledger_entries += one.belongs_in_ledger
             lines[one.kind] += 1
             if lines[one.kind] <= _MAX_LINES_PER_KIND:
                 _log.warning("%s: %s", self._flow, one)
@@ -545,6 +603,16 @@ class IncidentCounter:
     def counts(self) -> IncidentCounts:
         """The number of each kind, by source partition."""
         return dict(self._counts)
+
+    @property
+    def kinds(self) -> dict[str, int]:
+        """The number of incidents of each kind; 0 if there was none."""
+        return {str(kind): self._kinds[str(kind)] for kind in IncidentKind}
+
+    @property
+    def records(self) -> dict[str, int]:
+        """The records of the incidents of each kind, as far as they are known."""
+        return {str(kind): self._records[str(kind)] for kind in IncidentKind}
 
     @property
     def recent(self) -> tuple[str, ...]:

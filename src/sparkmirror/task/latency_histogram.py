@@ -18,6 +18,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from sparkmirror.model import TopicPartition
+
 _PER_DOUBLING = 4
 
 
@@ -64,26 +66,90 @@ class TimedBatch(Protocol):
 class BatchTimes:
     """What is kept of a record batch until its transaction is committed."""
 
+    source: TopicPartition
     count: int
     max_timestamp: int
     fetched_at: float
 
 
-class Latencies:
-    """Both histograms: records by bucket."""
+class PartitionLatencies:
+    """Sums and extremes of one topic partition since the last report, in milliseconds."""
 
-    __slots__ = ("copying", "replication")
+    __slots__ = (
+        "age",
+        "age_max",
+        "age_min",
+        "age_sum",
+        "latency",
+        "latency_max",
+        "latency_min",
+        "latency_sum",
+        "records",
+    )
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.age = self.age_sum = self.age_max = 0.0
+        self.latency = self.latency_sum = self.latency_max = 0.0
+        self.age_min = self.latency_min = math.inf
+
+    def add(self, records: int, latency: float, age: float) -> None:
+        """Add a record batch: its replication latency, and its age when it was fetched."""
+        self.records += records
+        self.age, self.latency = age, latency
+        self.age_sum += age * records
+        self.latency_sum += latency * records
+        self.age_min = min(self.age_min, age)
+        self.age_max = max(self.age_max, age)
+        self.latency_min = min(self.latency_min, latency)
+        self.latency_max = max(self.latency_max, latency)
+
+
+class Latencies:
+    """Both histograms: records by bucket. Also sums, single partitions and commits."""
+
+    __slots__ = (
+        "commit_max_ms",
+        "commit_ms",
+        "commits",
+        "copying",
+        "copying_sum",
+        "partitions",
+        "replication",
+        "replication_sum",
+    )
 
     def __init__(self) -> None:
         self.replication: Counter[int] = Counter()
         self.copying: Counter[int] = Counter()
+        self.commit_ms = self.commit_max_ms = 0.0
+        self.clear()
 
-    def add(self, batch: TimedBatch, now_ms: float, now: float) -> None:
+    def add(self, source: TopicPartition, batch: TimedBatch, now_ms: float, now: float) -> None:
         """Add a record batch that is durable now: wall clock in ms, monotonic clock in seconds."""
-        if batch.max_timestamp >= 0:
-            self.replication[bucket(now_ms - batch.max_timestamp)] += batch.count
-        self.copying[bucket((now - batch.fetched_at) * 1000)] += batch.count
+        count, copying = batch.count, (now - batch.fetched_at) * 1000
+        self.copying[bucket(copying)] += count
+        self.copying_sum += copying * count
+        if batch.max_timestamp < 0:
+            return
+        latency = max(now_ms - batch.max_timestamp, 0.0)
+        self.replication[bucket(latency)] += count
+        self.replication_sum += latency * count
+        of_partition = self.partitions.get(source)
+        if of_partition is None:
+            of_partition = self.partitions[source] = PartitionLatencies()
+        of_partition.add(count, latency, max(latency - copying, 0.0))
+
+    def add_commit(self, seconds: float) -> None:
+        """Add a commit of positions that took so long."""
+        self.commits += 1
+        self.commit_ms += seconds * 1000
+        self.commit_max_ms = max(self.commit_max_ms, seconds * 1000)
 
     def clear(self) -> None:
         self.replication.clear()
         self.copying.clear()
+        self.replication_sum = self.copying_sum = 0.0
+        self.partitions: dict[TopicPartition, PartitionLatencies] = {}
+        self.commits = 0
+        self.commit_ms = self.commit_max_ms = 0.0

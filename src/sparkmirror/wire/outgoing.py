@@ -115,6 +115,8 @@ class PreparedBatches(NamedTuple):
     aborted_records: int
     leader_epoch: int = -1  # of the last complete record batch
     skipped: int = 0  # offsets after the last batch for the target: markers, aborted records
+    reframed: int = 0  # record batches of the source that were rewritten
+    merged: int = 0  # record batches of the source that became part of a larger one
 
 
 class _BatchPreparer:
@@ -128,6 +130,8 @@ class _BatchPreparer:
         "_single",
         "_source_size",
         "batches",
+        "merged",
+        "reframed",
         "skipped",
     )
 
@@ -140,6 +144,8 @@ class _BatchPreparer:
         self._next_position = 0
         self.batches: list[OutgoingBatch] = []
         self.skipped = 0  # offsets since the last batch without records for the target
+        self.reframed = 0
+        self.merged = 0
 
     def add(self, batch: RecordBatch, position: int) -> None:
         """Add the records from the position on."""
@@ -163,6 +169,7 @@ class _BatchPreparer:
                 source_size=len(batch.view),
                 leader_epoch=batch.leader_epoch,
             )
+            self.reframed += 1
         else:
             out = _unchanged(batch)
         out.skipped_offsets, self.skipped = self.skipped, 0
@@ -176,6 +183,7 @@ class _BatchPreparer:
         if joint.batches == 1 and self._single is not None:
             self.batches.append(_unchanged(self._single))
         else:
+            self.merged += joint.batches
             self.batches.append(
                 OutgoingBatch(
                     joint.seal(),
@@ -244,7 +252,13 @@ def prepare_batches(
             raise
     passage.flush_merged()
     return PreparedBatches(
-        passage.batches, position, aborted_records, leader_epoch, passage.skipped
+        passage.batches,
+        position,
+        aborted_records,
+        leader_epoch,
+        passage.skipped,
+        passage.reframed,
+        passage.merged,
     )
 
 

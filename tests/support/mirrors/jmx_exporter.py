@@ -21,9 +21,7 @@ from support.data.maven_jar import maven_jar
 from support.waiting import PATIENCE_SECONDS
 
 AGENT = ("io.prometheus.jmx", "jmx_prometheus_javaagent", "1.0.1")
-AGENT_DIGEST = (
-    "7d61f737fd661610ccc14aea79764faa1ea94a340cbc8f0029b3d2edea3d80c1"
-)
+AGENT_DIGEST = "7d61f737fd661610ccc14aea79764faa1ea94a340cbc8f0029b3d2edea3d80c1"
 _GAUGES = (
     ".+-avg|.+-bytes|.+-count|.+-ratio|.+-age|.+-flight|.+-threads|.+-connectors|.+-tasks|.+-ago"
 )
