@@ -153,8 +153,8 @@ class MirrorConfig:
         return settings
 
     @property
-    def metrics(self) -> MetricsSettings | None:
-        """Where metrics are served; None if disabled. Raises ConfigError."""
+    def metrics(self) -> MetricsSettings:
+        """Where and how metrics are served. Raises ConfigError."""
         report = ConfigReport()
         reader = ConfigReader("metrics", with_prefix(self._raw, ""), self.resolver, report)
         reader.read_all(METRICS_KEYS)

@@ -128,7 +128,7 @@ class WorkerSettings:
     allowed_classes: ClassAllowlist  # Python classes that connectors may name
     topic_tracking: bool
     topic_tracking_reset: bool
-    metrics: MetricsSettings | None
+    metrics: MetricsSettings
     spark: Mapping[str, str] = field(repr=False)  # configuration of the Spark session
     progress_seconds: int = 60  # between two log lines with the progress of a flow
 

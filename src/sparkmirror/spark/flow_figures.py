@@ -8,14 +8,14 @@ partitions one by one, and the sum of the others.
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sparkmirror.formats.mm2_records import Checkpoint
 from sparkmirror.model import TopicPartition
-from sparkmirror.spark.partition_figures import PartitionFigures, Stat
+from sparkmirror.spark.partition_figures import WINDOW_SECONDS, PartitionFigures, Sample
 from sparkmirror.task.messages import Progress, TaskFigures
 
 OTHERS = "(other)"  # no topic can have this name
@@ -81,15 +81,8 @@ class FlowFiguresView:
     waiting_splits: int = 0
 
 
-class PartitionState(NamedTuple):
-    """What a FlowStatus knows about a partition."""
-
-    source: TopicPartition
-    split: int
-    position: int
-    lag: int | None
-
-
+# What a FlowStatus knows about a partition: its split, position and lag, None: unknown.
+PartitionState = tuple[TopicPartition, int, int, int | None]
 _MOMENTARY = ("waiting_partitions", "comparing_partitions", "unacked_records", "available_bytes")
 _MAXIMA = ("commit_max_ms",)
 
@@ -107,6 +100,25 @@ def _add_figures(one: TaskFigures, other: TaskFigures, *, keeps_moment: bool) ->
     return TaskFigures(*values)
 
 
+class _CheckpointTimes:
+    """The latencies of a group position's checkpoints in the window."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self) -> None:
+        self._values: deque[tuple[float, float]] = deque()
+
+    def add(self, now: float, ms: float) -> None:
+        self._values.append((now, ms))
+        while self._values[0][0] < now - WINDOW_SECONDS:
+            self._values.popleft()
+
+    def view(self) -> StatView:
+        """Return the statistics of the last window with a checkpoint."""
+        values = [ms for _, ms in self._values]
+        return StatView(values[-1], sum(values) / len(values), min(values), max(values))
+
+
 class FlowFigures:
     """The figures of one flow since the process started."""
 
@@ -118,7 +130,7 @@ class FlowFigures:
         self._copying: Counter[int] = Counter()
         self._replication_ms = self._copying_ms = 0
         self._errors: Counter[tuple[str, int]] = Counter()
-        self._checkpoints: dict[bytes, tuple[Checkpoint, Stat]] = {}
+        self._checkpoints: dict[bytes, tuple[Checkpoint, _CheckpointTimes]] = {}
 
     def begin_epoch(self) -> None:
         """Forget the tasks of the previous epoch."""
@@ -157,8 +169,8 @@ class FlowFigures:
             if found is None:
                 if len(self._checkpoints) >= _MAX_CHECKPOINTS:
                     continue
-                found = self._checkpoints[key] = (one, Stat())
-            found[1].add_value(now, ms)
+                found = self._checkpoints[key] = (one, _CheckpointTimes())
+            found[1].add(now, ms)
 
     def snapshot(
         self,
@@ -169,10 +181,10 @@ class FlowFigures:
         max_partitions: int,
     ) -> FlowFiguresView:
         """Return the figures; `states` are sorted by partition."""
-        views = [self._view(now, one) for one in states]
-        shown, rest = views[:max_partitions], views[max_partitions:]
+        views = [self._view(now, one) for one in states[:max_partitions]]
+        rest = states[max_partitions:] if max_partitions else []
         if rest:
-            shown.append(_sum_of(rest))
+            views.append(self._sum(now, rest))
         totals = TaskFigures()
         for figures in self._tasks.values():
             totals = _add_figures(totals, figures, keeps_moment=True)
@@ -180,14 +192,12 @@ class FlowFigures:
         return FlowFiguresView(
             totals=self._totals._replace(**moment),
             tasks=[TaskView(split, one) for split, one in sorted(self._tasks.items())],
-            partitions=shown,
+            partitions=views,
             summed_partitions=len(rest),
             replication_latency=Histogram(dict(self._replication), self._replication_ms / 1000),
             copy_latency=Histogram(dict(self._copying), self._copying_ms / 1000),
             request_errors=dict(self._errors),
-            checkpoints=[
-                (one, _stat_view(stat, now)[1]) for one, stat in self._checkpoints.values()
-            ],
+            checkpoints=[(one, stat.view()) for one, stat in self._checkpoints.values()],
             splits=splits,
             waiting_splits=waiting_splits,
         )
@@ -195,14 +205,10 @@ class FlowFigures:
     def _view(self, now: float, state: PartitionState) -> PartitionView:
         tp, split, position, lag = state
         one = self.of(tp)
-        record_rate, size, _, _ = one.sizes.summary(now)
-        if record_rate == 0.0:
-            size = one.bytes / one.records if one.records > 0 else math.nan
-        lag_bytes = lag_seconds = math.nan
-        if lag is not None:
-            lag_bytes = lag * size if lag else 0.0
-            seconds = one.lag_seconds(now, position, lag)
-            lag_seconds = math.nan if seconds is None else seconds
+        window = one.window(now)
+        lag_bytes, lag_seconds = _lag_in_bytes_and_seconds(now, one, position, lag)
+        age, latency = _stats(window, one.age, one.latency)
+        seconds = 1.0 if window is None else window.seconds(now)
         return PartitionView(
             tp.topic,
             str(tp.partition),
@@ -212,46 +218,53 @@ class FlowFigures:
             lag_seconds,
             one.records,
             one.bytes,
-            record_rate,
-            record_rate * size if record_rate else 0.0,
-            _stat_view(one.age, now)[1],
-            _stat_view(one.latency, now)[1],
+            0.0 if window is None else window.records / seconds,
+            0.0 if window is None else window.bytes / seconds,
+            age,
+            latency,
         )
 
+    def _sum(self, now: float, states: Sequence[PartitionState]) -> PartitionView:
+        """Return one view of several partitions, without ages and latencies.
 
-def _stat_view(stat: Stat, now: float) -> tuple[float, StatView]:
-    rate, *summary = stat.summary(now)
-    return rate, StatView(stat.last, *summary)
+        A lag is unknown if one of them is.
+        """
+        found = PartitionView(OTHERS, "", -1, 0.0, 0.0, 0.0, 0, 0, 0.0, 0.0, StatView(), StatView())
+        for tp, _, position, lag in states:
+            one = self.of(tp)
+            found.records += one.records
+            found.bytes += one.bytes
+            window = one.window(now)
+            if window is not None:
+                found.record_rate += window.records / window.seconds(now)
+                found.byte_rate += window.bytes / window.seconds(now)
+            if lag == 0:
+                continue
+            found.lag_records += math.nan if lag is None else lag
+            lag_bytes, seconds = _lag_in_bytes_and_seconds(now, one, position, lag)
+            found.lag_bytes += lag_bytes
+            is_longer = seconds > found.lag_seconds or math.isnan(seconds)
+            found.lag_seconds = seconds if is_longer else found.lag_seconds
+        return found
 
 
-def _sum_of(views: Sequence[PartitionView]) -> PartitionView:
-    """Return one view of several partitions; a lag is unknown if one of them is."""
-    return PartitionView(
-        OTHERS,
-        "",
-        -1,
-        sum(one.lag_records for one in views),
-        sum(one.lag_bytes for one in views),
-        _known(max, (one.lag_seconds for one in views)),
-        sum(one.records for one in views),
-        sum(one.bytes for one in views),
-        sum(one.record_rate for one in views),
-        sum(one.byte_rate for one in views),
-        _joined([one.age for one in views]),
-        _joined([one.latency for one in views]),
+def _lag_in_bytes_and_seconds(
+    now: float, one: PartitionFigures, position: int, lag: int | None
+) -> tuple[float, float]:
+    if lag is None:
+        return math.nan, math.nan
+    if not lag:
+        return 0.0, 0.0
+    size = one.bytes / one.records if one.records > 0 else math.nan
+    seconds = one.lag_seconds(now, position, lag)
+    return lag * size, math.nan if seconds is None else seconds
+
+
+def _stats(window: Sample | None, age: float, latency: float) -> tuple[StatView, StatView]:
+    if window is None or not window.timed:
+        return StatView(age), StatView(latency)
+    count = window.timed
+    return (
+        StatView(age, window.age_sum / count, window.age_min, window.age_max),
+        StatView(latency, window.latency_sum / count, window.latency_min, window.latency_max),
     )
-
-
-def _joined(stats: Sequence[StatView]) -> StatView:
-    averages = [one.average for one in stats if not math.isnan(one.average)]
-    return StatView(
-        _known(max, (one.last for one in stats)),
-        sum(averages) / len(averages) if averages else math.nan,
-        _known(min, (one.minimum for one in stats)),
-        _known(max, (one.maximum for one in stats)),
-    )
-
-
-def _known(choose: Callable[[list[float]], float], values: Iterable[float]) -> float:
-    known = [value for value in values if not math.isnan(value)]
-    return choose(known) if known else math.nan

@@ -21,7 +21,7 @@ from itertools import chain
 from sparkmirror.formats.mm2_records import Checkpoint
 from sparkmirror.model import TopicPartition
 from sparkmirror.quantities import counted
-from sparkmirror.spark.flow_figures import FlowFigures, FlowFiguresView, PartitionState
+from sparkmirror.spark.flow_figures import FlowFigures, FlowFiguresView
 from sparkmirror.spark.latency_window import LatencyPercentiles, LatencyWindow
 from sparkmirror.state.incidents import Incident, IncidentKind, SeenIncidents
 from sparkmirror.task.messages import PartitionProgress, Progress
@@ -196,6 +196,7 @@ class FlowStatus:
         self._topology_changes: Counter[str] = Counter()
         self._totals = _Totals()
         self._figures = FlowFigures()
+        self._in_order: list[tuple[TopicPartition, _Partition]] | None = None  # a cache
         self._succeeded_at = time.monotonic()
 
     def restarted(self) -> FlowStatus:
@@ -288,6 +289,7 @@ class FlowStatus:
             old, self._parts, self._tasks = self._parts, {}, {}
             self._waiting_splits = frozenset()
             self._figures.begin_epoch()
+            self._in_order = None
             others = self._others | {tp: _without_task(part) for tp, part in old.items()}
             for tp, position, stop_at in starts:
                 before = old.get(tp)
@@ -343,6 +345,7 @@ class FlowStatus:
         """Set which source partitions the flow mirrors, with or without tasks."""
         with self._lock:
             self._scope = frozenset(partitions)
+            self._in_order = None
             self._others = {
                 tp: self._others.get(tp) or _Partition(_UNKNOWN)
                 for tp in self._scope - self._parts.keys()
@@ -413,7 +416,7 @@ class FlowStatus:
                     part.end_offset if is_known else None,
                     part.lag if is_known else None,
                 )
-                for tp, part in sorted((self._parts | self._others).items())
+                for tp, part in self._sorted_partitions()
                 for is_known in [part.is_lag_known(now, healthy)]
             )
 
@@ -442,19 +445,24 @@ class FlowStatus:
         part.problem_code, part.problem = one.error_code, one.error
         part.reported_at = now
 
+    def _sorted_partitions(self) -> list[tuple[TopicPartition, _Partition]]:
+        if self._in_order is None:
+            self._in_order = sorted((self._parts | self._others).items())
+        return self._in_order
+
     def figures(self, max_partitions: int) -> FlowFiguresView:
         """Return what metrics show, with at most so many partitions one by one."""
         now = time.monotonic()
         with self._lock:
             healthy = self._healthy_splits(now)
             states = [
-                PartitionState(
+                (
                     tp,
                     part.split,
                     part.position,
                     part.lag if part.is_lag_known(now, healthy) else None,
                 )
-                for tp, part in sorted((self._parts | self._others).items())
+                for tp, part in self._sorted_partitions()
             ]
             splits = len({part.split for part in self._parts.values() if part.split >= 0})
             return self._figures.snapshot(

@@ -14,99 +14,130 @@ from sparkmirror.task.messages import PartitionTimes
 
 _SAMPLE_SECONDS = 30.0
 _SAMPLES = 2
+WINDOW_SECONDS = _SAMPLES * _SAMPLE_SECONDS
 _MAX_ENDS = 64  # of a partition that is behind; older ones are thinned out
 
 
-class Stat:
-    """Values in a window: their number, sum and extremes, and the last one of all."""
+class Sample:
+    """Records, bytes and times of one sample of a window."""
 
-    __slots__ = ("_current", "_previous", "last")
-
-    def __init__(self) -> None:
-        self.last = math.nan
-        self._current = _Sample(-math.inf)
-        self._previous: _Sample | None = None
-
-    def add(self, now: float, count: int, total: float, low: float, high: float) -> None:
-        """Add values; `last` is set by the caller."""
-        current = self._current
-        if now - current.began >= _SAMPLE_SECONDS:
-            is_recent = now - current.began < _SAMPLES * _SAMPLE_SECONDS
-            self._previous = current if is_recent else None
-            current = self._current = _Sample(now)
-        current.count += count
-        current.total += total
-        current.low = min(current.low, low)
-        current.high = max(current.high, high)
-
-    def add_value(self, now: float, value: float) -> None:
-        """Add one value."""
-        self.last = value
-        self.add(now, 1, value, value, value)
-
-    def summary(self, now: float) -> tuple[float, float, float, float]:
-        """Return rate of values per second, average, minimum and maximum."""
-        oldest = now - _SAMPLES * _SAMPLE_SECONDS
-        one, two = self._current, self._previous
-        if one.began <= oldest:
-            return 0.0, math.nan, math.nan, math.nan
-        count, total, low, high, began = one.count, one.total, one.low, one.high, one.began
-        if two is not None and two.began > oldest:
-            count, total, began = count + two.count, total + two.total, two.began
-            low, high = min(low, two.low), max(high, two.high)
-        # As Kafka's Rate: a window that has just begun counts as one full sample.
-        seconds = max(now - began, _SAMPLE_SECONDS)
-        if not count:
-            return 0.0, math.nan, math.nan, math.nan
-        return count / seconds, total / count, low, high
-
-
-class _Sample:
-    __slots__ = ("began", "count", "high", "low", "total")
+    __slots__ = (
+        "age_max",
+        "age_min",
+        "age_sum",
+        "began",
+        "bytes",
+        "latency_max",
+        "latency_min",
+        "latency_sum",
+        "records",
+        "timed",
+    )
 
     def __init__(self, began: float) -> None:
         self.began = began
-        self.count = 0
-        self.total = 0.0
-        self.low = math.inf
-        self.high = -math.inf
+        self.records = self.bytes = 0
+        self.timed = self.age_sum = self.latency_sum = 0  # records with a timestamp
+        self.age_min: float = math.inf
+        self.latency_min: float = math.inf
+        self.age_max: float = -math.inf
+        self.latency_max: float = -math.inf
+
+    def add_times(self, times: PartitionTimes) -> None:
+        """Add the times of a report."""
+        _, records, age_sum, age_min, age_max, _, total, low, high, _ = times
+        self.timed += records
+        self.age_sum += age_sum
+        self.latency_sum += total
+        self.age_min = min(self.age_min, age_min)
+        self.age_max = max(self.age_max, age_max)
+        self.latency_min = min(self.latency_min, low)
+        self.latency_max = max(self.latency_max, high)
+
+    def add(self, other: Sample) -> None:
+        """Add another sample."""
+        self.records += other.records
+        self.bytes += other.bytes
+        self.timed += other.timed
+        self.age_sum += other.age_sum
+        self.latency_sum += other.latency_sum
+        self.age_min = min(self.age_min, other.age_min)
+        self.age_max = max(self.age_max, other.age_max)
+        self.latency_min = min(self.latency_min, other.latency_min)
+        self.latency_max = max(self.latency_max, other.latency_max)
+        self.began = min(self.began, other.began)
+
+    def seconds(self, now: float) -> float:
+        """Return the time that rates refer to; as in Kafka at least one full sample."""
+        return max(now - self.began, _SAMPLE_SECONDS)
+
+
+_LONG_AGO = Sample(-math.inf)
 
 
 class PartitionFigures:
     """One source partition, from the start of the process over all epochs."""
 
-    __slots__ = ("_copied_at", "_ends", "age", "bytes", "latency", "records", "sizes")
+    __slots__ = (
+        "_copied_at",
+        "_current",
+        "_ends",
+        "_previous",
+        "age",
+        "bytes",
+        "latency",
+        "records",
+    )
 
     def __init__(self) -> None:
         self.records = 0
         self.bytes = 0
-        self.sizes = Stat()  # one value per record, in bytes: rates of records and bytes
-        self.age = Stat()  # ms
-        self.latency = Stat()  # ms
+        self.age = math.nan  # of the last record batch, in ms
+        self.latency = math.nan
+        self._current = self._previous = _LONG_AGO
         self._copied_at = 0.0
         self._ends: deque[tuple[float, int]] = deque()  # when the log ended where
+
+    def _sample(self, now: float) -> Sample:
+        current = self._current
+        if now - current.began < _SAMPLE_SECONDS:
+            return current
+        self._previous, self._current = current, Sample(now)
+        return self._current
 
     def count(self, now: float, records: int, size: int) -> None:
         """Add copied records. After an abort both may be negative."""
         self.records += records
         self.bytes += size
         if records > 0:
-            self.sizes.add(now, records, size, 0.0, 0.0)
+            sample = self._sample(now)
+            sample.records += records
+            sample.bytes += size
 
     def add_times(self, now: float, times: PartitionTimes) -> None:
         """Add the times of a report."""
-        self.age.last, self.latency.last = times.age_last, times.latency_last
-        self.age.add(now, times.records, times.age_sum, times.age_min, times.age_max)
-        self.latency.add(
-            now, times.records, times.latency_sum, times.latency_min, times.latency_max
-        )
+        self.age, self.latency = times.age_last, times.latency_last
+        self._sample(now).add_times(times)
         self._copied_at = now
+
+    def window(self, now: float) -> Sample | None:
+        """Return the sum of the recent samples; None if there is none."""
+        oldest = now - WINDOW_SECONDS
+        if self._current.began <= oldest:
+            return None
+        if self._previous.began <= oldest:
+            return self._current
+        both = Sample(self._current.began)
+        both.add(self._current)
+        both.add(self._previous)
+        return both
 
     def observe(self, now: float, position: int, end: int) -> None:
         """Remember where the log ends, to know later when the record at a position came."""
         ends = self._ends
         if position >= end:
-            ends.clear()
+            if ends:
+                ends.clear()
             ends.append((now, end))
             return
         if not ends or end > ends[-1][1]:
@@ -131,6 +162,6 @@ class PartitionFigures:
             later, next_end = self._ends[1]
             share = (position - end) / (next_end - end)
             return max(now - (seen_at + share * (later - seen_at)), 0.0)
-        if math.isnan(self.latency.last):
+        if math.isnan(self.latency):
             return None
-        return self.latency.last / 1000 + now - self._copied_at
+        return self.latency / 1000 + now - self._copied_at

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Serves `/metrics` on `metrics.port`. Scrapes run one at a time, on a thread of the server."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from sparkmirror.config.settings import MetricsSettings
+from sparkmirror.errors import SetupError
+from sparkmirror.metrics.exposition import CONTENT_TYPE
+
+_IDLE_SECONDS = 60.0
+
+
+class MetricsServer:
+    """An HTTP listener for scrapes. SetupError if the address is in use."""
+
+    def __init__(self, settings: MetricsSettings, render: Callable[[], bytes]) -> None:
+        """`render` returns a scrape; called on the server's threads."""
+        self.settings = settings
+        port = settings.port or 0
+        try:
+            self._server = _Server((settings.host, port), _handler(render))
+        except OSError as error:
+            raise SetupError(
+                f"Cannot serve metrics at {settings.host}:{port}: {error}.",
+                remedy="Choose another metrics.port, or leave the line out.",
+            ) from error
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, name="metrics", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+
+
+def _handler(render: Callable[[], bytes]) -> type[BaseHTTPRequestHandler]:
+    lock = threading.Lock()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        timeout = _IDLE_SECONDS
+
+        def do_GET(self) -> None:
+            if self.path.partition("?")[0] not in ("/metrics", "/"):
+                self.send_error(HTTPStatus.NOT_FOUND)
+                return
+            with lock:
+                body = render()
+            self.send_response(HTTPStatus.OK)
+            self.send_header("Content-Type", CONTENT_TYPE)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Log nothing: clients must not fill the log."""
+
+    return Handler
