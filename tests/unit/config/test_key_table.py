@@ -214,6 +214,7 @@ def test_the_reference_page_is_not_stale() -> None:
     spec.loader.exec_module(reference)
     written = (ROOT / "docs" / "configuration.md").read_text("utf-8")
     assert reference.page() == written
+    assert reference.metrics_page() == (ROOT / "docs" / "metrics.md").read_text("utf-8")
     assert reference.profiles_page() == (ROOT / "docs" / "profiles.md").read_text("utf-8")
     for key in all_keys():
         assert f"`{key.name}`" in written
