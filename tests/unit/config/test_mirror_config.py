@@ -56,7 +56,7 @@ def test_figures_are_served_where_the_file_says() -> None:
     with_port = config("clusters=a,b", "metrics.port=9100", "metrics.max.partitions=5").metrics
     assert with_port == MetricsSettings("127.0.0.1", 9100, 5)
     open_wide = config("clusters=a,b", "metrics.port=1", "metrics.host=0.0.0.0").metrics
-    assert open_wide == MetricsSettings("0.0.0.0", 1)  # noqa: S104 - what the file asked for
+    assert open_wide == MetricsSettings("0.0.0.0", 1, 2_000)  # noqa: S104 - what the file asked for
 
 
 def test_a_wrong_port_for_figures_is_refused() -> None:
