@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sparkmirror.devcluster.cluster import LocalCluster, start_all
 from sparkmirror.devcluster.jars import DEFAULT_KAFKA
-from support.mirrors.java_metrics import SOURCE, TARGET, make_traffic, scrape_java
+from support.mirrors.java_metrics import SOURCE, TARGET, java_flow, make_traffic
 from support.mirrors.jmx_exporter import AGENT, captured_names
 
 GOLDEN = Path(__file__).parent.parent / "tests" / "contract" / "golden" / "metrics.json"
@@ -34,7 +34,8 @@ def main() -> None:
         start_all(list(clusters.values()))
         try:
             make_traffic(clusters[SOURCE])
-            found = captured_names(scrape_java(clusters, scratch))
+            with java_flow(clusters, scratch) as exporter:
+                found = captured_names(exporter.scrape())
         finally:
             for one in clusters.values():
                 one.stop()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from http import HTTPStatus
@@ -13,6 +14,7 @@ from sparkmirror.errors import SetupError
 from sparkmirror.metrics.exposition import CONTENT_TYPE
 
 _IDLE_SECONDS = 60.0
+_log = logging.getLogger(__name__)
 
 
 class MetricsServer:
@@ -56,8 +58,14 @@ def _handler(render: Callable[[], bytes]) -> type[BaseHTTPRequestHandler]:
             if self.path.partition("?")[0] not in ("/metrics", "/"):
                 self.send_error(HTTPStatus.NOT_FOUND)
                 return
-            with lock:
-                body = render()
+            try:
+                with lock:
+                    body = render()
+            except Exception:  # noqa: BLE001 - logged, and the server must go on
+                # Prometheus shows the target as down; the reason is in the log.
+                _log.exception("Cannot serve metrics.")
+                self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR)
+                return
             self.send_response(HTTPStatus.OK)
             self.send_header("Content-Type", CONTENT_TYPE)
             self.send_header("Content-Length", str(len(body)))

@@ -70,6 +70,7 @@ class ProcessMetrics:
         self._process = process
         self._spark = spark
         self._reloads = reloads
+        self._names: dict[Flow, tuple[PolicySettings, Callable[[str], str]]] = {}
 
     def render(self) -> bytes:
         """Return a scrape in Prometheus' text format."""
@@ -104,7 +105,7 @@ class ProcessMetrics:
                     flow.target,
                     one.connector,
                     figures,
-                    _remote_names(one.settings),
+                    self._remote_names(one.settings),
                     self._spark.capacity_slots(one.snapshot.flow),
                     {} if checkpoint is None else checkpoint.group_positions,
                     None if checkpoint is None else checkpoint.figures(0),
@@ -113,6 +114,14 @@ class ProcessMetrics:
                 )
             )
         return views
+
+    def _remote_names(self, settings: FlowSettings) -> Callable[[str], str]:
+        """Return the function that names remote topics; loaded once for each policy."""
+        known = self._names.get(settings.flow)
+        if known is None or known[0] != settings.policy:
+            known = settings.policy, _remote_names(settings.policy, settings.flow)
+            self._names[settings.flow] = known
+        return known[1]
 
 
 def _sibling(
@@ -148,12 +157,7 @@ def _age(view: InstanceView | None) -> float | None:
     return view.snapshot.seconds_since_success
 
 
-def _remote_names(settings: FlowSettings) -> Callable[[str], str]:
-    return _cached_remote_names(settings.policy, settings.flow)
-
-
-@lru_cache(maxsize=1_000)
-def _cached_remote_names(policy: PolicySettings, flow: Flow) -> Callable[[str], str]:
+def _remote_names(policy: PolicySettings, flow: Flow) -> Callable[[str], str]:
     try:
         names = load_policy(policy, flow).replication
     except SparkmirrorError:

@@ -7,7 +7,8 @@ names, and its dashboards match the quotes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from support.clients.consumer_groups import commit
@@ -60,8 +61,9 @@ def make_traffic(source: Cluster) -> None:
     commit(source, GROUP, TOPIC, {0: 50, 1: 50})
 
 
-def scrape_java(clusters: Mapping[str, Cluster], scratch: Path) -> str:
-    """Run the flow until every part of it has reported, and return a scrape."""
+@contextmanager
+def java_flow(clusters: Mapping[str, Cluster], scratch: Path) -> Iterator[JmxExporter]:
+    """Run the flow; every part of it has reported."""
     exporter = JmxExporter(scratch)
     try:
         with JavaConnect(
@@ -70,12 +72,13 @@ def scrape_java(clusters: Mapping[str, Cluster], scratch: Path) -> str:
             for name, config in connector_configs(clusters).items():
                 java.create(name, config)
 
-            def settled() -> str:
+            def settled() -> bool:
                 text = exporter.scrape()
                 missing = [one for one in _SETTLED if one not in text]
                 assert not missing, missing
-                return text
+                return True
 
-            return eventually(settled, 2 * PATIENCE_SECONDS, "every metric is there")
+            eventually(settled, 2 * PATIENCE_SECONDS, "every metric is there")
+            yield exporter
     finally:
         exporter.close()
