@@ -144,7 +144,8 @@ class MonitoredFlow:
         name = f"{self.alias}.{self.small_topic}"
         entry = ConfigEntry("max.message.bytes", value, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[entry])
-        for future in admin(self.target).incremental_alter_configs([resource]).values():
+        client = admin(self.target)
+        for future in client.incremental_alter_configs([resource]).values():
             future.result(PATIENCE_SECONDS)
 
     def await_alert(self, name: str) -> None:
@@ -214,11 +215,9 @@ def test_the_rest_api_serves_the_same_metrics(flow: MonitoredFlow) -> None:
 
 def test_no_alert_fires_on_a_flow_that_runs(flow: MonitoredFlow) -> None:
     """Also not after the longest duration of the rules."""
-    began = flow.prometheus.query("time()")[0]
+    began = flow.prometheus.now()
     longest = 15 * 60 / FACTOR + 5
-    eventually(
-        lambda: flow.prometheus.query("time()")[0] > began + longest, _SECONDS, "time has passed"
-    )
+    eventually(lambda: flow.prometheus.now() > began + longest, _SECONDS, "time has passed")
     assert flow.prometheus.firing() == set()
 
 

@@ -93,6 +93,10 @@ class PrometheusServer:
         except urllib.error.HTTPError as error:
             raise ValueError(f"{parameters}: {error.read().decode()}") from error
 
+    def now(self) -> float:
+        """Prometheus' time."""
+        return float(self._get("query", query="time()")["result"][1])
+
     def query(self, text: str) -> list[float]:
         """The values of a query that are numbers."""
         result = self._get("query", query=text)["result"]

@@ -12,10 +12,12 @@ import pytest
 from sparkmirror.config.keys.table import differing_defaults
 
 ROOT = Path(__file__).parents[3]
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+DOCUMENTS = sorted(
+    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "deploy" / "README.md"]
+)
 README_LINES = 200
 MAKE_TEST = ("unit", "contract", "fuzz", "spark", "integration", "chaos")  # beside them: test-all
-SUITES = "unit|contract|fuzz|spark|integration|chaos|interop|upstream|kerberos|thorough"
+SUITES = "unit|contract|fuzz|spark|integration|chaos|interop|upstream|kerberos|monitoring|thorough"
 NAMED_TEST = rf"`((?:{SUITES})/(?:\w+/)*test_\w+\.py)(?:::(\w+))?`"
 THOROUGH = "pytest.mark.thorough"
 
