@@ -17,6 +17,7 @@ from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.model import NO_PRODUCER, ProducerState, TopicPartition
 from sparkmirror.offsets.map_builder import MapBuilder, MapSavepoint
 from sparkmirror.task.comparison import Comparison, ComparisonOutcome, EstimateBounds, UnmappedRange
+from sparkmirror.task.latency_histogram import PartitionTimesList
 from sparkmirror.task.messages import (
     PartitionProgress,
     PartitionStart,
@@ -91,6 +92,7 @@ class CopyPartition:
         "start",
         "stored",
         "target",
+        "times",
         "unsynced",
         "verify_next_batch",
     )
@@ -143,6 +145,7 @@ class CopyPartition:
         self.is_changed = True  # changed since the last progress report
         self.error_code = error_codes.NONE
         self.error = ""
+        self.times: PartitionTimesList = []
 
     @property
     def is_finished(self) -> bool:

@@ -18,7 +18,7 @@ from sparkmirror.errors import FencedError, LeaseLostError, join_sentences
 from sparkmirror.system.clock import steady_clock
 from sparkmirror.task.messages import Progress, Receipt, Split, TaskSettings
 from sparkmirror.task.task_builder import build_parts
-from sparkmirror.task.task_figures import FigureCollector, partition_times
+from sparkmirror.task.task_figures import FigureCollector, drain_times
 from sparkmirror.wire.event_loop import EventLoop
 from sparkmirror.wire.memory import no_garbage_collection
 
@@ -137,6 +137,7 @@ class CopyTask:
         for part in changed:
             part.is_changed = False
         latencies = parts.delivery.latencies
+        times, sums = drain_times(changed)
         waiting = [part.target.waiting_since for part in parts.partitions if part.target.in_flight]
         self._control.report(
             Progress(
@@ -145,9 +146,9 @@ class CopyTask:
                 partitions=tuple(part.progress() for part in changed),
                 replication_latency=tuple(latencies.replication.items()),
                 copy_latency=tuple(latencies.copying.items()),
-                latency_sums=(int(latencies.replication_sum), int(latencies.copying_sum)),
+                latency_sums=(sums[0], sums[1] + int(latencies.untimed_sum)),
                 figures=self._figures.drain(),
-                times=partition_times(latencies, changed),
+                times=times,
                 request_errors=self._figures.drain_errors(),
                 held_bytes=parts.budget.held,
                 oldest_unacked_seconds=time.monotonic() - min(waiting) if waiting else 0.0,

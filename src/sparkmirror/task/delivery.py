@@ -124,7 +124,7 @@ class PeriodicDelivery:
         """Count the record batch for the next flush."""
         self._unflushed_bytes += out.size
         self._has_acked = True
-        self.latencies.add(part.source.tp, out, time.time() * 1000, time.monotonic())
+        self.latencies.add(part.times, out, time.time() * 1000, time.monotonic())
 
     def on_produce_response(self) -> None:
         """Start the next step of a flush if it is due."""

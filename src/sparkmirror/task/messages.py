@@ -9,6 +9,7 @@ driver must act on is a value with a code; a raised exception is for people and 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -199,7 +200,7 @@ class Progress:
     copy_latency: tuple[tuple[int, int], ...] = ()  # as `replication_latency`
     latency_sums: tuple[int, int] = (0, 0)  # ms times records, of both histograms
     figures: TaskFigures = field(default_factory=TaskFigures)
-    times: tuple[PartitionTimes, ...] = ()
+    times: Sequence[PartitionTimes] = ()
     request_errors: tuple[RequestErrors, ...] = ()
 
 

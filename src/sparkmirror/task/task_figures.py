@@ -7,6 +7,7 @@ Collected once a second from counters that the parts keep. Owned by the task's t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import mul, sub
 
 from sparkmirror.task.copy_partition import CopyPartition
 from sparkmirror.task.latency_histogram import Latencies
@@ -67,26 +68,26 @@ class FigureCollector:
         return errors
 
 
-def partition_times(
-    latencies: Latencies, rows: Sequence[CopyPartition]
-) -> tuple[PartitionTimes, ...]:
-    """Return the times of the partitions of a report, in its order."""
-    if not latencies.partitions:
-        return ()
-    found = latencies.partitions
-    return tuple(
-        PartitionTimes(
-            row,
-            one.records,
-            int(one.age_sum),
-            int(one.age_min),
-            int(one.age_max),
-            int(one.age),
-            int(one.latency_sum),
-            int(one.latency_min),
-            int(one.latency_max),
-            int(one.latency),
+def drain_times(rows: Sequence[CopyPartition]) -> tuple[list[PartitionTimes], tuple[int, int]]:
+    """Return and clear the times of a report's partitions, in its order.
+
+    Also the sums of replication latencies and of copy latencies.
+    """
+    found = []
+    replication_sum = copying_sum = 0
+    for row, part in enumerate(rows):
+        if not part.times:
+            continue
+        counts, latencies, copying = zip(*part.times, strict=True)
+        part.times.clear()
+        ages = tuple(map(sub, latencies, copying))
+        latency_sum = max(int(sum(map(mul, counts, latencies))), 0)  # clocks may differ
+        copy_sum = int(sum(map(mul, counts, copying)))
+        replication_sum += latency_sum
+        copying_sum += copy_sum
+        times = (
+            *(max(latency_sum - copy_sum, 0), min(ages), max(ages), ages[-1]),
+            *(latency_sum, min(latencies), max(latencies), latencies[-1]),
         )
-        for row, part in enumerate(rows)
-        if (one := found.get(part.source.tp)) is not None
-    )
+        found.append(PartitionTimes(row, sum(counts), *(max(int(one), 0) for one in times)))
+    return found, (replication_sum, copying_sum)

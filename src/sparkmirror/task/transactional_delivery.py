@@ -148,7 +148,7 @@ class TransactionalDelivery:
     def on_acked(self, part: CopyPartition, out: OutgoingBatch) -> None:
         """Schedule the next commit."""
         self._uncommitted.append(
-            BatchTimes(part.source.tp, out.count, out.max_timestamp, out.fetched_at)
+            BatchTimes(part.times, out.count, out.max_timestamp, out.fetched_at)
         )
         if self._commit_timer is None and self._state is _CommitPhase.WRITING:
             wait = self._ended_at + self._commit_interval - time.monotonic()
@@ -315,7 +315,7 @@ class TransactionalDelivery:
         now_ms, now = time.time() * 1000, time.monotonic()
         self.latencies.add_commit(now - self._held_since)
         for one in self._uncommitted:
-            self.latencies.add(one.source, one, now_ms, now)
+            self.latencies.add(one.of_partition, one, now_ms, now)
 
     def _on_aborted(self) -> None:
         self._stored = []

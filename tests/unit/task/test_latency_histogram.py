@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkmirror.model import TopicPartition
 from sparkmirror.task import latency_histogram
 from sparkmirror.task.latency_histogram import BatchTimes, Latencies
 
@@ -46,13 +45,12 @@ def test_clocks_that_differ_count_as_no_latency(milliseconds: float) -> None:
 def test_a_batch_counts_as_often_as_it_has_records() -> None:
     """From its latest timestamp, and from its fetch; without a timestamp only from its fetch."""
     found = Latencies()
-    tp = TopicPartition("t", 0)
-    found.add(tp, BatchTimes(tp, 3, 1_000, 50.0), 61_000, 50.25)
-    found.add(tp, BatchTimes(tp, 2, -1, 50.0), 61_000, 50.25)
+    of_partition: latency_histogram.PartitionTimesList = []
+    found.add(of_partition, BatchTimes(of_partition, 3, 1_000, 50.0), 61_000, 50.25)
+    found.add(of_partition, BatchTimes(of_partition, 2, -1, 50.0), 61_000, 50.25)
     assert found.replication == {latency_histogram.bucket(60_000): 3}
     assert found.copying == {latency_histogram.bucket(250): 5}
-    of_partition = found.partitions[tp]
-    assert (of_partition.records, of_partition.latency_max) == (3, 60_000)
-    assert (of_partition.age, of_partition.age_sum) == (59_750, 3 * 59_750)  # when it was fetched
+    assert of_partition == [(3, 60_000, 250.0)]
+    assert found.untimed_sum == 500
     found.clear()
     assert (found.replication, found.copying) == ({}, {})
