@@ -65,7 +65,10 @@ def _samples(metric: Metric, rows: _Rows) -> list[str]:
     name, value_of = metric.name, metric.value
     if metric.type is MetricType.HISTOGRAM:
         return [
-            line for labels, one in rows for line in _histogram_lines(name, labels, value_of(one))
+            line
+            for labels, one in rows
+            if (histogram := value_of(one)) is not None
+            for line in _histogram_lines(name, labels, histogram)
         ]
     if metric.type is MetricType.SUMMARY:
         return [

@@ -181,7 +181,7 @@ _SPARK_JVM = (
 # --- ours
 
 
-def _if_copies(value: Callable[[FlowView], float]) -> _Value:
+def _if_copies(value: Callable[[FlowView], Any]) -> _Value:
     return lambda flow: value(flow) if flow.snapshot.copies else None
 
 
@@ -235,13 +235,13 @@ _FLOWS = (
            lambda flow: flow.snapshot.quarantined),
     _gauge("sparkmirror_epoch", scopes.FLOW,
            "Number of the Spark job that copies now, counted from the start of the process.",
-           lambda flow: flow.snapshot.epoch),
+           lambda flow: flow.snapshot.epoch or None),
     _gauge("sparkmirror_splits", scopes.FLOW, "Splits of the current epoch.",
            lambda flow: flow.figures.splits),
     _gauge("sparkmirror_waiting_splits", scopes.FLOW, "Splits for which Spark runs no task.",
            lambda flow: flow.figures.waiting_splits),
     _gauge("sparkmirror_flow_slots", scopes.FLOW, "Spark's task slots that the flow may use.",
-           lambda flow: flow.slots),
+           _if_copies(lambda flow: flow.slots)),
     _gauge("sparkmirror_held_bytes", scopes.FLOW, "Record data in the memory of tasks.",
            lambda flow: flow.snapshot.held_bytes),
     _gauge("sparkmirror_unacked_records", scopes.FLOW,
@@ -258,12 +258,12 @@ _FLOWS = (
              lambda flow: flow.figures.totals.skipped_records),
     Metric("sparkmirror_replication_latency_seconds", MetricType.HISTOGRAM, scopes.FLOW,
            "From a record's timestamp to the target's acknowledgement.",
-           lambda flow: flow.figures.replication_latency,
+           _if_copies(lambda flow: flow.figures.replication_latency),
            "once per record batch, counted as often as it has records; each bucket's limit is "
            "exact to 10 %"),
     Metric("sparkmirror_copy_latency_seconds", MetricType.HISTOGRAM, scopes.FLOW,
            "From the fetch to the target's acknowledgement.",
-           lambda flow: flow.figures.copy_latency, "as the replication latency"),
+           _if_copies(lambda flow: flow.figures.copy_latency), "as the replication latency"),
     _counter("sparkmirror_request_errors_total", scopes.FLOW_ERRORS,
              "Errors of fetch and produce requests, by cluster and Kafka's name of the error.",
              _identity, "one for each partition and attempt"),

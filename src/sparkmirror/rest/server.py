@@ -85,7 +85,7 @@ class RestServer:
         options = replace(
             self._options,
             allowed_hosts=AllowedHosts.from_settings(self._rest, bound),
-            render_metrics=render_metrics,
+            render_metrics=render_metrics or self._options.render_metrics,
         )
         main = create_app(api, options)
         self._apps.append(main)
