@@ -81,13 +81,23 @@ def drain_times(rows: Sequence[CopyPartition]) -> tuple[list[PartitionTimes], tu
         counts, latencies, copying = zip(*part.times, strict=True)
         part.times.clear()
         ages = tuple(map(sub, latencies, copying))
-        latency_sum = max(int(sum(map(mul, counts, latencies))), 0)  # clocks may differ
+        latency_sum = int(sum(map(mul, counts, latencies)))
         copy_sum = int(sum(map(mul, counts, copying)))
-        replication_sum += latency_sum
-        copying_sum += copy_sum
-        times = (
-            *(max(latency_sum - copy_sum, 0), min(ages), max(ages), ages[-1]),
-            *(latency_sum, min(latencies), max(latencies), latencies[-1]),
+        times = PartitionTimes(
+            row,
+            sum(counts),
+            latency_sum - copy_sum,
+            int(min(ages)),
+            int(max(ages)),
+            int(ages[-1]),
+            latency_sum,
+            int(min(latencies)),
+            int(max(latencies)),
+            int(latencies[-1]),
         )
-        found.append(PartitionTimes(row, sum(counts), *(max(int(one), 0) for one in times)))
+        if min(times) < 0:  # the clocks of producers and this machine differ
+            times = PartitionTimes(*(max(one, 0) for one in times))
+        replication_sum += times.latency_sum
+        copying_sum += copy_sum
+        found.append(times)
     return found, (replication_sum, copying_sum)
