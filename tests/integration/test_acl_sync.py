@@ -491,7 +491,7 @@ def test_a_running_flow_carries_acls_over(pair: Pair, tmp_path: Path) -> None:
         eventually(lambda: acls(pair.target, user) == {there}, PATIENCE_SECONDS, "it is granted")
         revoke(pair.source, here)
         eventually(lambda: acls(pair.target, user) == set(), PATIENCE_SECONDS, "it is revoked")
-        mirror.await_log("1 ACLs revoked on cluster 'target'", PATIENCE_SECONDS)
+        mirror.await_log("1 ACL revoked on cluster 'target'", PATIENCE_SECONDS)
 
 
 def test_missing_describe_configs(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:

@@ -58,7 +58,7 @@ def mirrors(
     for mirror in made:
         asked.create(mirror.name, mirror.config)
     for worker in group.running:  # further connectors are shared by their number, of any class
-        worker.process.await_log(" 1 connectors here", PATIENCE_SECONDS)
+        worker.process.await_log(" 1 connector here", PATIENCE_SECONDS)
     return made
 
 
@@ -233,7 +233,7 @@ def test_a_new_worker_gets_connectors_without_restarting_the_others(
     epochs = {one.name: group.epoch(survivor, one) for one in mirrors}
     group.of(2)
     newcomer = group.other_than(survivor)
-    newcomer.process.await_log(" 1 connectors here", PATIENCE_SECONDS)
+    newcomer.process.await_log(" 1 connector here", PATIENCE_SECONDS)
     [stayed] = eventually(
         lambda: group.shares(newcomer).get(survivor.worker_id), PATIENCE_SECONDS, "one stayed"
     )
