@@ -62,6 +62,23 @@ def _top(metric: str) -> dict[str, str]:
     return {"{{topic}}-{{partition}}": f"topk(10, max by (topic, partition) ({_flow(metric)}))"}
 
 
+# Metrics with Java's names do not name the flow.
+_INFO = _flow("sparkmirror_flow_info")
+
+
+def _top_of_java(metric: str) -> dict[str, str]:
+    """Return the query of the 10 partitions with the highest values of one of MM2's metrics."""
+    name = f"kafka_connect_mirror_mirrorsourceconnector_{metric}"
+    of_flow = f'{name}{{job=~"$job"}} and on (instance, source, target) {_INFO}'
+    return {"{{topic}}-{{partition}}": f"topk(10, max by (topic, partition) ({of_flow}))"}
+
+
+_COMMIT_TIME = (
+    'label_replace(kafka_connect_connector_task_offset_commit_avg_time_ms{job=~"$job"}, '
+    '"connector", "$1", "connector", "\\"?([^\\"]*)\\"?") '
+    f"and on (instance, connector) {_INFO}"
+)
+_HEARTBEAT = f'sparkmirror_heartbeat_age_seconds{{job=~"$job"}} and on (source, target) {_INFO}'
 _RUNNING = _flow("sparkmirror_flow_state", 'state=~"RUNNING|DONE"')
 _ERRORS = _rate("sparkmirror_request_errors_total")
 _INCIDENTS = f"increase({_flow('sparkmirror_flow_incidents_total')}[$__rate_interval])"
@@ -176,7 +193,7 @@ _GROUPS = Row(
               unit="s"),
         Panel("Age of heartbeats", "Since the last one was written.",
               {"{{source}}->{{target}}":
-               'min by (source, target) (sparkmirror_heartbeat_age_seconds{job=~"$job"})'},
+               f"min by (source, target) ({_HEARTBEAT})"},
               unit="s"),
     ),
 )  # fmt: skip
@@ -273,20 +290,12 @@ _DEPTH = (
             Panel("Replication latency", "From a record's timestamp to the acknowledgement.",
                   {"p50": _percentile(0.5, "sparkmirror_replication_latency_seconds"),
                    "p99": _percentile(0.99, "sparkmirror_replication_latency_seconds")}, unit="s"),
-            Panel("Time to store positions", "Average and maximum of the epoch, by task.",
-                  {"task {{task}}":
-                   "max by (task) (kafka_connect_connector_task_offset_commit_avg_time_ms"
-                   '{job=~"$job", connector=~".*SourceConnector.*"})'}, unit="ms"),
+            Panel("Time to store positions", "Average of the epoch, by task.",
+                  {"task {{task}}": f"max by (task) ({_COMMIT_TIME})"}, unit="ms"),
             Panel("Replication latency by partition", "Average of MM2's window, the 10 highest.",
-                  {"{{topic}}-{{partition}}":
-                   "topk(10, max by (topic, partition) ("
-                   "kafka_connect_mirror_mirrorsourceconnector_replication_latency_ms_avg"
-                   '{job=~"$job"}))'}, unit="ms", width=12),
+                  _top_of_java("replication_latency_ms_avg"), unit="ms", width=12),
             Panel("Age of records when fetched", "Average of MM2's window, the 10 highest.",
-                  {"{{topic}}-{{partition}}":
-                   "topk(10, max by (topic, partition) ("
-                   'kafka_connect_mirror_mirrorsourceconnector_record_age_ms_avg{job=~"$job"}))'},
-                  unit="ms", width=12),
+                  _top_of_java("record_age_ms_avg"), unit="ms", width=12),
         ),
     ),
     _TROUBLE,

@@ -111,7 +111,7 @@ def dashboard_queries(flow: str) -> dict[str, str]:
             for target in panel.get("targets", ()):
                 query = target["expr"].replace("$__rate_interval", "10s")
                 query = query.replace("$job", JOB).replace("$flow", flow)
-                assert "$" not in query, query
+                assert "$" not in query.replace("$1", ""), query
                 found[f"{file.stem}: {panel['title']}: {target['refId']}"] = query
     return found
 
