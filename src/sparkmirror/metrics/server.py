@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Serves `/metrics` on `metrics.port`. Scrapes run one at a time, on a thread of the server."""
+"""Serves `/metrics` on `metrics.port`; each scrape has a thread."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 from sparkmirror.config.settings import MetricsSettings
 from sparkmirror.errors import SetupError
@@ -46,10 +47,12 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - the library's
+        """Ignore a client that has disconnected; errors of a scrape are logged there."""
+        _log.debug("a scrape from %s ended early", client_address, exc_info=True)
+
 
 def _handler(render: Callable[[], bytes]) -> type[BaseHTTPRequestHandler]:
-    lock = threading.Lock()
-
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         timeout = _IDLE_SECONDS
@@ -59,8 +62,7 @@ def _handler(render: Callable[[], bytes]) -> type[BaseHTTPRequestHandler]:
                 self.send_error(HTTPStatus.NOT_FOUND)
                 return
             try:
-                with lock:
-                    body = render()
+                body = render()
             except Exception:  # noqa: BLE001 - logged, and the server must go on
                 # Prometheus shows the target as down; the reason is in the log.
                 _log.exception("Cannot serve metrics.")

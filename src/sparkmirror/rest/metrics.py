@@ -16,11 +16,13 @@ from fastapi.responses import Response
 
 from sparkmirror.metrics.exposition import CONTENT_TYPE
 
+_THREADS = 4
+
 
 def router(render: Callable[[], bytes]) -> APIRouter:
     """Return the route; `render` returns a scrape and blocks for some milliseconds."""
     found = APIRouter(tags=["metrics"])
-    one_at_a_time = anyio.CapacityLimiter(1)
+    threads = anyio.CapacityLimiter(_THREADS)
 
     @found.get(
         "/metrics",
@@ -29,7 +31,7 @@ def router(render: Callable[[], bytes]) -> APIRouter:
     )
     async def get_metrics() -> Response:
         """Get the metrics of this process in Prometheus' text format."""
-        body = await run_sync(render, limiter=one_at_a_time)
+        body = await run_sync(render, limiter=threads)
         return Response(body, media_type=CONTENT_TYPE)
 
     return found

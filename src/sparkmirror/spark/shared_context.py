@@ -180,15 +180,18 @@ class SharedSparkContext(Generic[K]):
         from py4j.protocol import Py4JError  # noqa: PLC0415 - comes with Spark
 
         now = steady_clock()
-        with self._jvm_lock:
-            if now - self._jvm_read_at < _JVM_SECONDS:
-                return self._jvm_figures
+        is_recent = now - self._jvm_read_at < _JVM_SECONDS
+        if is_recent or not self._jvm_lock.acquire(blocking=False):  # a JVM may hang
+            return self._jvm_figures
+        try:
             self._jvm_read_at, self._jvm_figures = now, None
             running = self._running
             if running is not None and running.exit_code() is None:
                 with contextlib.suppress(Py4JError, OSError, AttributeError):  # it is stopping
                     self._jvm_figures = read_jvm_figures(running.gateway.jvm, running.scala_context)
-            return self._jvm_figures
+        finally:
+            self._jvm_lock.release()
+        return self._jvm_figures
 
     def reallocate_slots(self, splits: Mapping[K, int]) -> list[K]:
         """Distribute the slots again. Returns the flows that get fewer than before."""
