@@ -109,8 +109,10 @@ class ProcessMetrics:
                     self._spark.capacity_slots(one.snapshot.flow),
                     {} if checkpoint is None else checkpoint.group_positions,
                     None if checkpoint is None else checkpoint.figures(0),
-                    _age(checkpoint),
-                    _age(_sibling(instances, flow, ConnectorClass.HEARTBEAT)),
+                    _age(checkpoint) if _emits_checkpoints(one.settings) else None,
+                    _age(_sibling(instances, flow, ConnectorClass.HEARTBEAT))
+                    if one.settings.heartbeat.interval_seconds is not None
+                    else None,
                 )
             )
         return views
@@ -148,6 +150,12 @@ def task_states(instances: Mapping[str, InstanceView]) -> dict[str, list[str]]:
         for name, view in instances.items()
         if view.is_active or view.desired not in idle
     }
+
+
+def _emits_checkpoints(settings: FlowSettings) -> bool:
+    checkpoint = settings.checkpoint
+    is_enabled = checkpoint.enabled and settings.source.offset_syncs_enabled
+    return is_enabled and checkpoint.emit_seconds is not None
 
 
 def _age(view: InstanceView | None) -> float | None:

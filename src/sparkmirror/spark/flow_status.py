@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import chain
+from typing import NamedTuple
 
 from sparkmirror.formats.mm2_records import Checkpoint
 from sparkmirror.model import TopicPartition
@@ -152,6 +153,15 @@ class _Partition:
         return not (self.problem and (is_foreign or self.end_offset < self.position))
 
 
+class _InOrder(NamedTuple):
+    """The sorted partitions, and the dicts that they are of: sorting takes longer than the rest."""
+
+    parts: Mapping[TopicPartition, _Partition]
+    others: Mapping[TopicPartition, _Partition]
+    size: int
+    partitions: list[tuple[TopicPartition, _Partition]]
+
+
 @dataclass(slots=True)
 class _Task:
     attempt: int
@@ -196,7 +206,7 @@ class FlowStatus:
         self._topology_changes: Counter[str] = Counter()
         self._totals = _Totals()
         self._figures = FlowFigures()
-        self._in_order: list[tuple[TopicPartition, _Partition]] | None = None  # a cache
+        self._in_order = _InOrder({}, {}, 0, [])
         self._succeeded_at = time.monotonic()
 
     def restarted(self) -> FlowStatus:
@@ -289,7 +299,6 @@ class FlowStatus:
             old, self._parts, self._tasks = self._parts, {}, {}
             self._waiting_splits = frozenset()
             self._figures.begin_epoch()
-            self._in_order = None
             others = self._others | {tp: _without_task(part) for tp, part in old.items()}
             for tp, position, stop_at in starts:
                 before = old.get(tp)
@@ -345,7 +354,6 @@ class FlowStatus:
         """Set which source partitions the flow mirrors, with or without tasks."""
         with self._lock:
             self._scope = frozenset(partitions)
-            self._in_order = None
             self._others = {
                 tp: self._others.get(tp) or _Partition(_UNKNOWN)
                 for tp in self._scope - self._parts.keys()
@@ -446,9 +454,11 @@ class FlowStatus:
         part.reported_at = now
 
     def _sorted_partitions(self) -> list[tuple[TopicPartition, _Partition]]:
-        if self._in_order is None:
-            self._in_order = sorted((self._parts | self._others).items())
-        return self._in_order
+        parts, others, known = self._parts, self._others, self._in_order
+        size = len(parts) + len(others)
+        if known.parts is not parts or known.others is not others or known.size != size:
+            self._in_order = _InOrder(parts, others, size, sorted((parts | others).items()))
+        return self._in_order.partitions
 
     def figures(self, max_partitions: int) -> FlowFiguresView:
         """Return what metrics show, with at most so many partitions one by one."""
