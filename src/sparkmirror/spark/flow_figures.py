@@ -182,7 +182,7 @@ class FlowFigures:
     ) -> FlowFiguresView:
         """Return the figures; `states` are sorted by partition."""
         views = [self._view(now, one) for one in states[:max_partitions]]
-        rest = states[max_partitions:] if max_partitions else []
+        rest = states[max_partitions:]
         if rest:
             views.append(self._sum(now, rest))
         totals = TaskFigures()
