@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from sparkmirror.devcluster.cluster import LocalCluster
-from support.mirrors.java_metrics import SOURCE, TARGET, java_flow, make_traffic
+from support.clients.load_generator import Load
+from support.mirrors.java_metrics import SOURCE, TARGET, TOPIC, java_flow, make_traffic
 from support.monitoring.panel_queries import STRIMZI_LABELS, STRIMZI_PANELS
 from support.monitoring.prometheus_server import PrometheusServer, scrape_job
 from support.waiting import PATIENCE_SECONDS, eventually
@@ -27,6 +28,7 @@ def prometheus(
     clusters = {SOURCE: shared_clusters["source"], TARGET: shared_clusters["target"]}
     make_traffic(clusters[SOURCE])
     with (
+        Load(clusters[SOURCE], TOPIC, per_second=50, partitions=2),  # averages are of a minute
         java_flow(clusters, directory) as exporter,
         PrometheusServer(
             directory / "prometheus", [scrape_job("java", exporter.address, STRIMZI_LABELS)]
