@@ -27,10 +27,10 @@ settings.load_profile("suite")
 
 
 LONGEST = (
-    "nothing_silent", "versions", "documented_commands", "failures", "workers", "failover",
-    "standby", "worker", "plan_apply", "fidelity", "offset_translation", "flows", "hot_reload",
-    "acl_sync", "capacity", "security", "consumer_groups", "secured_control_plane", "membership",
-    "copy_job", "profiles",
+    "what_you_see", "nothing_silent", "versions", "documented_commands", "failures", "workers",
+    "failover", "standby", "worker", "plan_apply", "fidelity", "offset_translation", "flows",
+    "hot_reload", "acl_sync", "capacity", "security", "consumer_groups", "secured_control_plane",
+    "membership", "copy_job", "profiles", "loops", "offset_resets",
 )  # fmt: skip
 
 

@@ -94,6 +94,18 @@ def format_latency(milliseconds: float | None) -> str:
     return f"{seconds:.1f} s" if seconds < _FINE_BELOW else format_duration(seconds)
 
 
+def format_lag(lag: int | None, known: int | None) -> str:
+    """Format records to copy; `unknown`, or `>=` if only the lag of some partitions is known."""
+    if lag is not None:
+        return format_count(lag)
+    return f">={format_count(known)}" if known else "unknown"
+
+
+def format_percentiles(p50_ms: float, p99_ms: float) -> str:
+    """Format as `p50 2.1 ms p99 64 ms`."""
+    return f"p50 {format_latency(p50_ms)} p99 {format_latency(p99_ms)}"
+
+
 def format_time(milliseconds: int | None) -> str:
     """Format milliseconds since 1970 as ISO 8601 in UTC; `-` if unknown."""
     if milliseconds is None:

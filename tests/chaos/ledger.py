@@ -28,8 +28,8 @@ def read_entries(file: Path, environment: Mapping[str, str]) -> list[Entry]:
         Entry(
             kind=one["kind"],
             stream=(one["flow"].partition("->")[0], one["partition"]),
-            first=one["first_offset"],
-            last=one["last_offset"],
+            first=one["firstOffset"],
+            last=one["lastOffset"],
             records=one["records"],
         )
         for one in json.loads(done.stdout)

@@ -295,6 +295,12 @@ HTTP = [
         (ApiError,),
         (b'{"offsets":[{"partition":{"cluster":"a","partition":0},"offset":{"offset":1.5e3}}]}',),
     ),
+    Parser(
+        "offset reset",
+        request_bodies.parse_offset_reset,
+        (ApiError,),
+        (b'{"topic":"t","partitions":[0,3],"to":"1200","dryRun":true}',),
+    ),
 ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,15 @@ from sparkmirror.formats.connect_config_records import read_config_record
 from sparkmirror.formats.connect_fields import UnreadableRecord
 from sparkmirror.formats.connect_protocol import Assignment, WorkerMetadata
 from sparkmirror.formats.connect_status_records import read_status_record
-from sparkmirror.formats.map_chunk import MapChunk, MappedRun, read_header
+from sparkmirror.formats.map_chunk import CopiedBefore, MapChunk, MappedRun, read_header
 from sparkmirror.formats.mm2_records import Checkpoint, Heartbeat, OffsetSync
+from sparkmirror.formats.producer_registry import RegisteredFlow, RegisteredProducer
 from sparkmirror.formats.source_offsets import SourceOffsetKey, StoredPosition
 from sparkmirror.kafka.acls import AclBinding, Operation, PatternType, Permission, ResourceType
 from sparkmirror.model import ProducerState
 from sparkmirror.state.granted_acls import _binding, _key
 from sparkmirror.state.ledger import LedgerEntry, parse_entry
+from sparkmirror.state.offset_resets import OffsetReset
 from support.fuzzing import Parser, attempt, damaged, fuzzed
 
 TESTS = Path(__file__).parent.parent
@@ -102,6 +105,7 @@ def stored_position(data: bytes) -> object:
 
 
 CHUNK = MapChunk(10, 100, 60, 300, (MappedRun(12, 100, 20), MappedRun(40, 130, 1)))
+AGAIN = CopiedBefore(200, 300)
 POSITION = StoredPosition(7, 90, ProducerState(4, 0, 8), 3, "source-id", "target-id")
 
 
@@ -125,6 +129,8 @@ ACL = AclBinding(
     Operation.READ,
     Permission.ALLOW,
 )
+PRODUCER = RegisteredProducer(7, "id-b", "A->B", "id-a", "A-mm2-0")
+FLOW = RegisteredFlow("A->B", "id-a", "id-b", ("orders.*",), ("orders-x",), True, 5, 6)
 RECORDS = [
     *pair("offset sync", OffsetSync.from_record),
     *pair("checkpoint", Checkpoint.from_record),
@@ -139,6 +145,8 @@ RECORDS = [
         (*of_mm2("stored offset", "value"), POSITION.value()),
     ),
     Parser("offset map", chunk, WIRE, (CHUNK.value(),)),
+    Parser("offset map, copied before", CopiedBefore.from_value, WIRE, (AGAIN.value(),)),
+    Parser("offset reset", OffsetReset.from_value, WIRE, (OffsetReset(7, 1_000).value(),)),
     Parser(
         "group metadata",
         WorkerMetadata.decode,
@@ -154,6 +162,24 @@ RECORDS = [
     Parser("ledger, key", lambda data: parse_entry(data, ENTRY.value()), WIRE, (ENTRY.key(),)),
     Parser("ledger, value", lambda data: parse_entry(ENTRY.key(), data), WIRE, (ENTRY.value(),)),
     Parser("granted ACL", _binding, WIRE, (_key(ACL),)),
+    *(
+        one
+        for made in (PRODUCER, FLOW)
+        for one in (
+            Parser(
+                f"{type(made).__name__}, key",
+                partial(type(made).from_record, value=made.value()),
+                WIRE,
+                (made.key(),),
+            ),
+            Parser(
+                f"{type(made).__name__}, value",
+                partial(type(made).from_record, made.key()),
+                WIRE,
+                (made.value(),),
+            ),
+        )
+    ),
 ]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from sparkmirror.cli import run as run_command
 from sparkmirror.cli.main import app
+from support.log_capture import restored_logging
 from support.mirrors.mirror_process import command
 from support.waiting import PATIENCE_SECONDS
 
@@ -30,14 +31,13 @@ a->b.enabled = true
 
 
 @pytest.fixture
-def refused(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], str]:
+def refused(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path], str]]:
     """What the command says about a file before anything is started."""
 
     def started(*_arguments: object, **_more: object) -> int:
         raise AssertionError("the file was not refused")
 
     monkeypatch.setattr(run_command, "run_until_stopped", started)
-    monkeypatch.setattr(run_command, "set_up_logging", lambda *_: None)  # pytest has its own
 
     def run_here(file: Path) -> str:
         ended = CliRunner().invoke(app, ["run", str(file)])
@@ -45,7 +45,8 @@ def refused(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], str]:
         assert (ended.exit_code, ended.stdout) == (FATAL, "")
         return ended.stderr
 
-    return run_here
+    with restored_logging():
+        yield run_here
 
 
 def run(file: Path, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -80,7 +80,7 @@ def test_every_broker_is_reached(
     for cluster, running in zip(found["clusters"], (source_cluster, target_cluster), strict=True):
         assert cluster["ok"]
         assert cluster["security"] == "PLAINTEXT"
-        assert cluster["missing_permissions"] == []
+        assert cluster["missingPermissions"] == []
         addresses = {broker["address"] for broker in cluster["brokers"]}
         assert addresses == set(running.bootstrap_servers.split(","))
         assert all(broker["version"] for broker in cluster["brokers"])
@@ -150,7 +150,7 @@ def test_missing_permissions_are_named(
 
     def told() -> tuple[int, dict[str, list[str]]]:
         code, found = run_check(tmp_path, odd_cluster, target_cluster, "b->a.enabled = true")
-        missing = {one["alias"]: one["missing_permissions"] for one in found["clusters"]}
+        missing = {one["alias"]: one["missingPermissions"] for one in found["clusters"]}
         assert "READ on topic 'closed' is not granted." in missing["a"]
         assert any("mm2-offsets.b.internal" in sentence for sentence in missing["a"])
         return code, missing

@@ -23,7 +23,7 @@ from support.unique_names import unique_name
 from support.waiting import PATIENCE_SECONDS, eventually
 
 README = Path(__file__).parents[2] / "README.md"
-TOPOLOGY = README.parent / "docs" / "topology.md"
+PLAN = README.parent / "docs" / "plan.md"
 # They run until they are stopped, at the same time: the second one stands by.
 TOGETHER = {
     "connect-mirror-maker mm2.properties": "primary->backup: RUNNING",
@@ -34,7 +34,7 @@ ONCE = "sparkmirror run mm2.properties --once"
 
 def commands(heading: str, document: Path = README) -> list[str]:
     """The lines of the shell blocks under a heading, without their comments."""
-    section = document.read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    section = document.read_text().partition(f"# {heading}\n")[2].partition("\n## ")[0]
     lines = "\n".join(re.findall(r"```sh\n(.*?)```", section, re.DOTALL)).splitlines()
     return [line.partition("#")[0].strip() for line in lines]
 
@@ -117,7 +117,7 @@ def test_the_commands_for_planning_work(
     """Each line of the block about planning succeeds, in the order it is written."""
     write_readme_file(tmp_path, source_cluster, target_cluster)
     monkeypatch.chdir(tmp_path)
-    lines = commands("Plan first", TOPOLOGY)
+    lines = commands("Plan before you run", PLAN)
     assert len(lines) >= 5
     for line in lines:
         run(line)

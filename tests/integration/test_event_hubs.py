@@ -117,7 +117,7 @@ def test_check_explains_what_the_service_cannot_do(
         "target": {"no DescribeProducers", "no incremental config changes", "no transactions"},
     }
     assert expected[role] <= set(said)
-    assert (done.returncode, found["ok"], found["missing_permissions"]) == (0, True, [])
+    assert (done.returncode, found["ok"], found["missingPermissions"]) == (0, True, [])
     assert hubs.limit.refused == []
 
 

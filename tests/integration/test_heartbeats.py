@@ -150,7 +150,7 @@ def test_an_unforeseen_error_shows_in_the_status(caplog: pytest.LogCaptureFixtur
     )
     assert "ZeroDivisionError" in str(connector.status.error)
     assert has_ended(thread)
-    assert "heartbeats have ended" in caplog.text
+    assert "heartbeats ended unexpectedly" in caplog.text
 
 
 @pytest.mark.thorough

@@ -351,7 +351,7 @@ def test_detached_clusters_live_until_down(tmp_path: Path, kafka_version: str) -
         got = cli("consume", "a", "orders", "--from-beginning", "--max", "2", "--data", data)
         assert (got.returncode, got.stdout) == (0, "first\nsecond\n")
         assert cli("topics", "b", "--data", data).stdout == ""
-        by_address = cli("topics", known[0]["bootstrap_servers"])
+        by_address = cli("topics", known[0]["bootstrapServers"])
         assert "orders" in by_address.stdout.splitlines()
         described = cli("describe", "a", "orders", "--data", data)
         assert "PartitionCount: 1" in described.stdout

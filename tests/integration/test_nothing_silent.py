@@ -12,11 +12,15 @@ import hashlib
 import json
 import time
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AclOperation
+from typer.testing import CliRunner
 
+from sparkmirror.cli.main import app
+from sparkmirror.connectors.dead_letter_replay import DeadLetter, DeadLetters, Replay
 from sparkmirror.devcluster.cluster import LocalCluster, start_all
 from support.clients.librdkafka import (
     Record,
@@ -34,6 +38,7 @@ from support.clients.librdkafka import (
 from support.clusters import log_damage
 from support.clusters.topic_histories import UNTIL_FLUSHED_MS
 from support.mirrors.faulty_mirror import (
+    ALL_FLOWS,
     FLOWS,
     FaultyMirror,
     allow_again,
@@ -112,8 +117,8 @@ def clusters(
         create_topics(source, {topic: 1 for name in SINGLE for topic in both(name)})
         create_topics(source, {"calm-fewer": 3, "calm-blind": 1, "calm-denied": 1, "calm-open": 1})
         create_topics(source, dict.fromkeys(both("times"), 1), ANY_TIME)
-        create_topics(source, {"exact-large": 1})
-        limited = [*both("large"), "exact-large"]
+        create_topics(source, {"exact-large": 1, "calm-replay": 1, "exact-replay": 1})
+        limited = [*both("large"), "exact-large", "calm-replay", "exact-replay"]
         create_topics(target, dict.fromkeys(map(remote, limited), 1), LIMITED)
         create_topics(target, dict.fromkeys(map(remote, both("times")), 1), WITHIN_AN_HOUR)
         create_topics(target, {remote("calm-fewer"): 1, remote("calm-blind"): 1})
@@ -164,6 +169,75 @@ def test_a_record_too_large_becomes_a_dead_letter(clusters: FaultyMirror) -> Non
     assert told["sparkmirror.offset"] == b"32"
     assert told["sparkmirror.error"] == b"MESSAGE_TOO_LARGE"
     assert told["sparkmirror.target.topic"] == b"calm.calm-large"
+
+
+def dead_letters(world: FaultyMirror, verb: str, topic: str, *more: str, code: int = 0) -> str:
+    """Run `sparkmirror dead-letters` for a topic and return what it prints."""
+    (flow,) = (one for one in ALL_FLOWS if one.startswith(topic.partition("-")[0]))
+    command = ["dead-letters", verb, str(world.file), "--flow", flow, "--topic", topic, *more]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == code, done.output
+    return done.stdout
+
+
+@pytest.mark.parametrize("topic", ["calm-replay", "exact-replay"])
+def test_a_dead_letter_is_replayed_once_after_its_cause_is_gone(
+    clusters: FaultyMirror, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refused while the limit is low; then written once, also if a replay dies half-way."""
+    if topic.startswith("exact"):
+        produce(clusters.source, topic, numbered(30))
+    batch = numbered(5, first=30)
+    timestamp = batch[0][1].timestamp_ms
+    large = [Record(b"big", LARGE + b"%d" % n, (("h", b"1"),), timestamp) for n in range(2)]
+    batch[1:1] = [(0, large[0])]
+    batch[4:4] = [(0, large[1])]
+    produce(clusters.source, topic, batch, compression_type="none", **IN_ONE_GO)
+    expected = [one.value for _, one in numbered(35)]
+
+    def arrived() -> bool:
+        assert values(clusters.target, remote(topic)) == expected
+        return True
+
+    eventually(arrived, PATIENCE_SECONDS, "all but the large ones")
+    assert "dead-letters list" in clusters.await_incident("dead-letter", topic)
+    listed = json.loads(dead_letters(clusters, "list", topic, "--json"))
+    assert [(one["offset"], one["replayed"]) for one in listed] == [(31, None), (34, None)]
+    assert all(one["reason"].startswith("MESSAGE_TOO_LARGE") for one in listed)
+    raw = tmp_path / "value"
+    place = ("--partition", "0", "--offset", "31")
+    assert "key: big" in dead_letters(clusters, "show", topic, *place, "--raw", str(raw))
+    assert raw.read_bytes() == large[0].value
+    refused = dead_letters(clusters, "replay", topic, "--yes", code=1)
+    assert refused.count("MESSAGE_TOO_LARGE") == 2
+    assert "planned" in dead_letters(clusters, "replay", topic, "--dry-run")
+
+    set_config(clusters.target, remote(topic), "max.message.bytes", "1000000")
+    with monkeypatch.context() as patch:
+        real = DeadLetters._remember
+
+        def dies(self: DeadLetters, letter: DeadLetter, replay: Replay) -> None:
+            if replay.state == "done":
+                raise KeyboardInterrupt
+            real(self, letter, replay)
+
+        patch.setattr(DeadLetters, "_remember", dies)
+        command = ["dead-letters", "replay", str(clusters.file), "--topic", topic, "--yes"]
+
+        def is_written() -> bool:
+            CliRunner().invoke(app, command)
+            return values(clusters.target, remote(topic))[35:] == [large[0].value]
+
+        eventually(is_written, PATIENCE_SECONDS, "the first one, without a note that it is done")
+    first = dead_letters(clusters, "replay", topic, "--yes").splitlines()
+    assert [line.rpartition(": ")[2] for line in first] == ["done before", "replayed"]
+    again = dead_letters(clusters, "replay", topic, "--yes").splitlines()
+    assert [line.rpartition(": ")[2] for line in again] == ["done before", "done before"]
+    assert read_topic(clusters.target, remote(topic))[0][35:] == large
+    produce(clusters.source, topic, numbered(3, first=35))
+    expected += [large[0].value, large[1].value, *(one.value for _, one in numbered(3, first=35))]
+    eventually(arrived, PATIENCE_SECONDS, "copying continues after them")
+    assert f"foreign-writer: {remote(topic)}" not in clusters.log
 
 
 def test_a_record_too_large_is_skipped_if_configured(clusters: FaultyMirror) -> None:
@@ -275,7 +349,7 @@ def test_an_open_transaction_is_named_with_its_producer(clusters: FaultyMirror) 
     assert producer.flush(PATIENCE_SECONDS) == 0
     produce(clusters.source, topic, numbered(3, first=30))
     line = clusters.await_incident("open-transaction", topic)
-    assert "began it at offset 30" in line
+    assert "started it at offset 30" in line
     assert "producer id" in line
     clusters.mirror.await_log(f"calm: {topic}-0: OPEN_TRANSACTION", PATIENCE_SECONDS)
     assert end_offsets(clusters.target, remote(topic)) == {0: 30}

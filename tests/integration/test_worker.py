@@ -24,6 +24,7 @@ from support.clients.librdkafka import (
     end_offsets,
     numbered,
     produce,
+    read_topic,
 )
 from support.clients.load_generator import Load
 from support.clients.prometheus import sample, scrape
@@ -53,12 +54,15 @@ def worker(
         internal_key_converter="org.apache.kafka.connect.json.JsonConverter",
         plugin_path="/usr/share/java",
         session_timeout_ms="30000",  # no pause of a busy machine ends it
+        log_format="json",
+        log_file=str(scratch / "worker.log"),
     ) as started:
         started.await_health()
         yield started
         assert started.process.terminate()[0] == 0
         started.process.await_end_of_all()
         assert "Traceback" not in started.process.log
+        assert (scratch / "worker.log").read_text("utf-8") == started.process.log
 
 
 def await_record_counts(
@@ -208,6 +212,53 @@ def test_three_files_are_deployed_and_redeployed(
     eventually(lambda: worker.process.log.count(warning) > 1, PATIENCE_SECONDS, "it warns again")
     undeploy(worker, *files)
     assert worker.process.log.count(warning) == 2  # once for each deployment
+
+
+def reset_offsets(worker: WorkerProcess, name: str, topic: str, *more: str) -> str:
+    """Run `sparkmirror offsets reset` and return the state that it prints."""
+    command = ["offsets", "reset", "--connector", name, "--url", worker.url, "--topic", topic]
+    done = CliRunner().invoke(app, [*command, "--yes", "--json", *more])
+    assert done.exit_code == 0, done.output
+    state: str = json.loads(done.stdout)["state"]
+    return state
+
+
+def test_a_reset_keeps_the_state_of_the_connector(
+    worker: WorkerProcess,
+    flow: dict[str, object],
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    unique_topic: Callable[..., str],
+) -> None:
+    """Running, it is carried out at once; paused, when the connector is resumed."""
+    topic, name = unique_topic(), unique_name("reset")
+    remote = f"{flow['source.cluster.alias']}.{topic}"
+    create_topics(source_cluster, {topic: 1})
+    produce(source_cluster, topic, numbered(50))
+    assert deploy(worker, name, source_config(flow, topic)) == 201
+    await_copy(source_cluster, topic, target_cluster, remote, PATIENCE_SECONDS)
+    originals = read_topic(source_cluster, topic)[0]
+
+    def await_records(expected: list[Record]) -> None:
+        eventually(
+            lambda: read_topic(target_cluster, remote)[0] == expected,
+            PATIENCE_SECONDS,
+            f"{len(expected)} records in {remote}",
+        )
+
+    assert reset_offsets(worker, name, topic, "--to", "40", "--dry-run") == "planned"
+    assert reset_offsets(worker, name, topic, "--to", "40") == "done"
+    await_records([*originals, *originals[40:]])
+    worker.request_ok("PUT", f"/connectors/{name}/pause")
+    worker.await_states(name, "PAUSED", "PAUSED")
+    assert reset_offsets(worker, name, topic, "--to", "45") == "pending"
+    pending = worker.get(f"/connectors/{name}/offsets/reset")["resets"]
+    assert [(one["nextOffset"], one["error"]) for one in pending] == [(45, "")]
+    worker.await_states(name, "PAUSED", "PAUSED")
+    worker.request_ok("PUT", f"/connectors/{name}/resume")
+    await_records([*originals, *originals[40:], *originals[45:]])
+    assert worker.get(f"/connectors/{name}/offsets/reset")["resets"] == []
+    worker.request_ok("DELETE", f"/connectors/{name}")
 
 
 def test_effects_reach_the_data(
@@ -398,3 +449,22 @@ def test_a_worker_may_sit_on_the_source(
         assert worker.get(f"/connectors/{name}/offsets")["offsets"]
         assert worker.process.terminate()[0] == 0
     assert sum(end_offsets(source_cluster, topics.offsets).values()) > 0
+
+
+def test_every_log_line_is_json_and_names_its_connector(
+    worker: WorkerProcess, flow: dict[str, object]
+) -> None:
+    """Also lines of the flow, which has the label of its connector."""
+    name = unique_name("logged")
+    assert deploy(worker, name, flow | {"connector.class": f"{JAVA}.MirrorSourceConnector"}) == 201
+    label = f"{flow['source.cluster.alias']}->{flow['target.cluster.alias']}"
+
+    def states() -> list[dict[str, str]]:
+        lines = [json.loads(line) for line in worker.process.log.splitlines()]
+        found = [one for one in lines if one["message"].startswith(f"{label}|{name}: ")]
+        assert any("RUNNING" in one["message"] for one in found)
+        return found
+
+    found = eventually(states, PATIENCE_SECONDS, "its state is logged")
+    assert {(one["flow"], one["connector"]) for one in found} == {(label, name)}
+    undeploy(worker, name)

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Captures the log of a program while a test changes levels over REST."""
+"""Captures the log of a program, and restores what a program sets up."""
 
 from __future__ import annotations
 
 import io
 import logging
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -30,3 +31,19 @@ def captured_log(logger: str = "root", level: str = "DEBUG") -> Iterator[io.Stri
         for one, number, propagates, handlers in before:
             one.setLevel(number)
             one.propagate, one.handlers = propagates, handlers
+
+
+@contextmanager
+def restored_logging() -> Iterator[None]:
+    """Restore handlers, levels and hooks, which a command sets for its whole process."""
+    loggers = [logging.getLogger(name) for name in ("", "sparkmirror", "py4j")]
+    handlers, hook = [*logging.root.handlers], threading.excepthook
+    levels = [one.level for one in loggers]
+    try:
+        yield
+    finally:
+        logging.root.handlers[:] = handlers
+        logging.captureWarnings(capture=False)
+        threading.excepthook = hook
+        for one, level in zip(loggers, levels, strict=True):
+            one.setLevel(level)

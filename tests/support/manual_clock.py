@@ -17,7 +17,7 @@ class ManualClock:
     """Replaces the `time` module in the given modules. Thread-safe; one thread advances it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
-        self._now = time.monotonic()
+        self._now = float(int(time.monotonic()))  # sums and differences of whole seconds are exact
         for module in modules:
             monkeypatch.setattr(f"{module}.time", self)
 

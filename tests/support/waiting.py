@@ -20,6 +20,7 @@ def eventually(
     what: str,
     *,
     not_yet: tuple[type[Exception], ...] = (AssertionError,),
+    pause_seconds: float = _PAUSE_SECONDS,
 ) -> T:
     """Call `check` until it answers something true, and return that.
 
@@ -37,4 +38,4 @@ def eventually(
             last = repr(answer)
         if time.monotonic() > deadline:
             raise AssertionError(f"Not within {timeout:g} s: {what}; the last answer was {last}")
-        time.sleep(_PAUSE_SECONDS)
+        time.sleep(pause_seconds)

@@ -153,7 +153,7 @@ class Sides:
             check=True,
         )
         return sorted(
-            (one["kind"], one["partition"], one["first_offset"], one["last_offset"], one["records"])
+            (one["kind"], one["partition"], one["firstOffset"], one["lastOffset"], one["records"])
             for one in json.loads(done.stdout)
         )
 

@@ -23,7 +23,7 @@ from sparkmirror.quantities import (
 
 PACKAGE = Path(__file__).parents[2] / "src" / "sparkmirror"
 NOUNS = (
-    "ACLs|actions|attempts|batches|brokers|chunks|clusters|configs|connectors|entries|epochs|"
+    "ACLs|actions|attempts|batches|brokers|chunks|clusters|configs|connectors|cores|entries|epochs|"
     "errors|executors|files|flows|groups|incidents|keys|letters|offsets|orders|partitions|positions|"
     "records|splits|tasks|times|topics|transactions|warnings|workers"
 )
@@ -164,3 +164,15 @@ def test_every_count_agrees_with_its_noun(module: Path) -> None:
 def test_a_count_without_agreement_is_found() -> None:
     assert counts_without_agreement('f"{n} records"') == ["{n} records"]
     assert counts_without_agreement("f\"{counted(n, 'record')} wait\"") == []
+
+
+def test_no_other_module_formats_sizes_and_dates() -> None:
+    """Steps of 1,024 are Spark's only (`spark.executor.memory`); dates are ISO 8601."""
+    own = re.compile(r"strftime|ctime\(|>> [123]0\} [KMG]i?B|/ (?:1024|1e[369])[^0-9].*[KMG]i?B")
+    found = [
+        f"{module.relative_to(PACKAGE)}: {line.strip()}"
+        for module in sorted(PACKAGE.rglob("*.py"))
+        for line in module.read_text().splitlines()
+        if own.search(line)
+    ]
+    assert found == []

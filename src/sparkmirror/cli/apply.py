@@ -22,6 +22,7 @@ from sparkmirror.connectors.flow_planner import build_plans
 from sparkmirror.connectors.plan_applier import ActionResult, FlowPlanApplier
 from sparkmirror.errors import PlanError, SparkmirrorError, join_sentences
 from sparkmirror.model import Flow
+from sparkmirror.quantities import format_count
 from sparkmirror.topology import plan_file
 from sparkmirror.topology.action_text import describe_action, summarize_actions
 from sparkmirror.topology.flow_plan import STAGES, FlowPlan, compare_actions, is_destructive
@@ -109,7 +110,8 @@ def check_plan(plans: Sequence[FlowPlan], settings: dict[Flow, FlowSettings]) ->
     if altered:
         return PlanCheck(tuple(altered))
     with progress_status() as on_progress:
-        found, unread = build_plans([settings[plan.flow] for plan in plans], on_progress)
+        chosen = [settings[plan.flow] for plan in plans]
+        found, unread = build_plans(chosen, on_progress, settings.values())
     if unread:
         listed = (f"cannot compare the plan of {flow}: {reason}" for flow, reason in unread)
         raise UnreadableFlowsError(join_sentences(listed))
@@ -193,7 +195,7 @@ def _carry_out(plans: Sequence[FlowPlan], settings: dict[Flow, FlowSettings]) ->
                     failed += bool(done.error)
                     _report(plan.flow, done, console)
                     progress.advance(bar)
-    typer.echo(f"{total - failed:,} done, {failed:,} failed.")
+    typer.echo(f"{format_count(total - failed)} done, {format_count(failed)} failed.")
     return FAILED if failed else OK
 
 

@@ -16,7 +16,7 @@ from sparkmirror.cli.check_report import (
     FlowReport,
     as_json,
     plain_lines,
-    print_tables,
+    print_styled,
 )
 from sparkmirror.cli.check_spark import check_spark
 from sparkmirror.config.files.notices import Notice, NoticeLevel, notice_at_line
@@ -27,7 +27,8 @@ from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.config.worker_config import WorkerConfig, is_worker_file
 from sparkmirror.config.worker_settings import WorkerSettings
-from sparkmirror.errors import ClusterError, ConfigError
+from sparkmirror.connectors.loop_forecast import read_loop_plan
+from sparkmirror.errors import ClusterError, ConfigError, WireError
 from sparkmirror.kafka.broker_capabilities import Role
 from sparkmirror.kafka.cluster_probe import ClusterProbe, missing_permissions, probe_cluster
 from sparkmirror.policy.loading import load_policy
@@ -51,10 +52,17 @@ def check(
             "of a Spark cluster.",
         ),
     ] = False,
+    changed: Annotated[
+        bool, typer.Option("--changed", help="Only values that differ from the defaults.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     clusters: Annotated[
         list[str] | None,
-        typer.Option("--clusters", help="Only flows into these clusters (repeat or use commas)."),
+        typer.Option(
+            "--clusters",
+            metavar="CLUSTER",
+            help="Only flows into these clusters (repeat or use commas).",
+        ),
     ] = None,
 ) -> None:
     """Print each effective value with its origin, and all errors and warnings; exit 1 on errors."""
@@ -65,10 +73,12 @@ def check(
     except ConfigError as error:
         Console(stderr=True).print(f"error: {error}", markup=False, soft_wrap=True)
         raise typer.Exit(1) from error
+    if changed:
+        report = report.only_changed()
     if json:
         typer.echo(as_json(report))
     elif console.is_terminal:
-        print_tables(report, console)
+        print_styled(report, console)
     else:
         for line in plain_lines(report):
             typer.echo(line)
@@ -131,7 +141,12 @@ def check_mirror_config(config: MirrorConfig, targets: list[str], *, connect: bo
             FlowReport(r.settings.flow, r.settings.enabled, tuple(r.report.effective))
             for r in readings
         ),
-        notices=(*notices, *_unmatched_topics(readings, clusters)),
+        notices=(
+            *notices,
+            *_unmatched_topics(readings, clusters),
+            *_loops(config.enabled_settings() if clusters else (), clusters),
+        ),
+        mirror=config.effective,
         spark=tuple(sorted(config.displayed_spark_conf.items())),
         clusters=clusters,
     )
@@ -152,6 +167,21 @@ def _unmatched_topics(
         for sentence in unmatched_topics(settings.policy, policy, source, probes[source].topics):
             message = f"{settings.flow}: {sentence}"
             yield notice_at_line(NoticeLevel.WARNING, "topics", line, message)
+
+
+def _loops(enabled: Sequence[FlowSettings], clusters: Sequence[ClusterReport]) -> Iterator[Notice]:
+    """Report flows that would be FAILED, because records would return or be lost."""
+    topics = {one.probe.alias: one.probe.topics for one in clusters if one.probe.reachable}
+    for settings in enabled:
+        flow = settings.flow
+        if not {flow.source, flow.target} <= topics.keys() or not settings.source.skips_loops:
+            continue
+        kept = {*filter(load_policy(settings.policy, flow).keeps_name, topics[flow.source])}
+        try:
+            if kept:
+                read_loop_plan(settings, enabled, kept)
+        except (ClusterError, WireError) as error:
+            yield notice_at_line(NoticeLevel.ERROR, f"{flow}.loop.policy", 0, f"{flow}: {error}")
 
 
 def _probe_clusters(flows: list[FlowSettings]) -> tuple[ClusterReport, ...]:

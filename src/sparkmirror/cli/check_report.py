@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from rich.markup import escape
-from rich.table import Table
+from rich.text import Text
 
+from sparkmirror.cli.console import print_wrapped
+from sparkmirror.cli.tables import FittedTable
 from sparkmirror.config.files.layering import Origin
 from sparkmirror.config.files.notices import EffectiveValue, Notice, NoticeLevel
+from sparkmirror.config.mirror_config import FILE_SECTION
 from sparkmirror.kafka.broker_capabilities import (
     CAPABILITIES,
     Capability,
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _WORKER = "Connect worker"
+_WHOLE_FILE = "whole file"
 _STYLES = {NoticeLevel.ERROR: "bold red", NoticeLevel.WARNING: "yellow", NoticeLevel.INFO: "dim"}
 # Keys that a flow uses even if it is not enabled.
 _HEARTBEAT_KEYS = ("enabled", "emit.heartbeats", "heartbeats.topic", "replication.policy")
@@ -94,6 +97,7 @@ class CheckReport:
     spark: tuple[tuple[str, str], ...]
     clusters: tuple[ClusterReport, ...] = ()
     worker: tuple[EffectiveValue, ...] | None = None  # the values of a Connect worker's file
+    mirror: tuple[EffectiveValue, ...] = ()  # the values of a mirror's file that no flow has
     spark_cluster: SparkClusterReport | None = None  # None: not tested, or on this machine
 
     @property
@@ -104,15 +108,25 @@ class CheckReport:
             and (self.spark_cluster is None or self.spark_cluster.ok)
         )
 
+    def only_changed(self) -> CheckReport:
+        """Leave out the values that are defaults, also where a line repeats the default."""
+        return replace(
+            self,
+            flows=tuple(replace(one, effective=_changed(one.effective)) for one in self.flows),
+            worker=None if self.worker is None else _changed(self.worker),
+            mirror=_changed(self.mirror),
+        )
+
+
+def _changed(values: Iterable[EffectiveValue]) -> tuple[EffectiveValue, ...]:
+    return tuple(one for one in values if one.is_configured and not one.is_default)
+
 
 def plain_lines(report: CheckReport) -> Iterator[str]:
     """One line per value, for pipes and logs."""
-    for flow in report.flows:
-        yield f"flow {flow.title}"
-        yield from _plain_values(flow.shown)
-    if report.worker is not None:
-        yield _WORKER
-        yield from _plain_values(report.worker)
+    for title, values in _blocks(report):
+        yield title
+        yield from _plain_values(values)
     if report.spark:
         yield "spark"
         yield from (f"    {key} = {text}" for key, text in report.spark)
@@ -123,6 +137,16 @@ def plain_lines(report: CheckReport) -> Iterator[str]:
     for found in report.notices:
         yield f"{found.level.value}: {found}"
     yield _summary(report)
+
+
+def _blocks(report: CheckReport) -> Iterator[tuple[str, tuple[EffectiveValue, ...]]]:
+    """Yield heading and values: of the whole file, of each flow, or of a Connect worker."""
+    if report.mirror:
+        yield _WHOLE_FILE, report.mirror
+    for flow in report.flows:
+        yield f"flow {flow.title}", flow.shown
+    if report.worker is not None:
+        yield _WORKER, report.worker
 
 
 def problem_lines(report: CheckReport) -> Iterator[str]:
@@ -136,16 +160,26 @@ def problem_lines(report: CheckReport) -> Iterator[str]:
 
 def _plain_values(shown: Iterable[EffectiveValue]) -> Iterator[str]:
     for section, values in groupby(shown, key=lambda e: e.section):
-        yield f"  {section}"
+        if section != FILE_SECTION:
+            yield f"  {section}"
         for value in values:
             yield f"    {_plain_value(value)}"
 
 
 def _plain_value(value: EffectiveValue) -> str:
+    line = _key_and_text(value)
+    return f"{line}   from {_origin_text(value)}" if value.is_set else line
+
+
+def _key_and_text(value: EffectiveValue) -> str:
+    return f"{value.key} = {value.text}" if value.is_set else f"{value.key} is not set"
+
+
+def _origin_text(value: EffectiveValue) -> str:
     over = "".join(f", over {origin}" for origin in value.overrode)
     remark = f" (no effect: {value.no_effect_reason})" if value.no_effect_reason else ""
     remark = remark or (f" ({value.origin.reason})" if value.origin.reason else "")
-    return f"{value.key} = {value.text}   from {value.origin}{over}{remark}"
+    return f"{value.origin}{over}{remark}"
 
 
 def _plain_cluster(cluster: ClusterReport) -> Iterator[str]:
@@ -192,67 +226,54 @@ def _whose(cluster: ClusterReport, brokers: list[BrokerProbe]) -> str:
     return f"broker {', '.join(str(broker.node_id) for broker in brokers)}: "
 
 
-def print_tables(report: CheckReport, console: Console) -> None:
-    for flow in report.flows:
-        console.print(_table(flow.title, flow.shown))
-    if report.worker is not None:
-        console.print(_table(_WORKER, report.worker))
+def print_styled(report: CheckReport, console: Console) -> None:
+    """Print for a terminal: defaults dim and without their origin, nothing shortened."""
+    for title, values in _blocks(report):
+        _print_block(title, values, console)
     if report.spark:
-        table = Table("key", "value", title="spark", title_justify="left", title_style="bold")
+        console.print(Text("spark", style="bold"))
         for key, text in report.spark:
-            table.add_row(escape(key), escape(text))
-        console.print(table)
+            print_wrapped(console, f"{key} = {text}", indent=4)
     for cluster in report.clusters:
         for line in _plain_cluster(cluster):
-            console.print(line, markup=False, style="" if cluster.ok else "yellow")
+            print_wrapped(console, line, style="" if cluster.ok else "yellow")
     if report.spark_cluster is not None:
         print_spark(report.spark_cluster, console)
     for found in report.notices:
-        style = _STYLES[found.level]
-        console.print(f"{found.level.value}: {found}", markup=False, style=style)
-    console.print(_summary(report), markup=False, style="green" if report.ok else "bold red")
+        print_wrapped(console, f"{found.level.value}: {found}", style=_STYLES[found.level])
+    print_wrapped(console, _summary(report), style="green" if report.ok else "bold red")
+
+
+def _print_block(title: str, values: Iterable[EffectiveValue], console: Console) -> None:
+    console.print(Text(title, style="bold"))
+    for section, some in groupby(values, key=lambda e: e.section):
+        if section != FILE_SECTION:
+            print_wrapped(console, section, indent=2)
+        for value in some:
+            _print_value(value, console)
+
+
+def _print_value(value: EffectiveValue, console: Console) -> None:
+    line = _key_and_text(value)
+    if value.is_configured:
+        print_wrapped(console, line, indent=4)
+        print_wrapped(console, f"from {_origin_text(value)}", indent=8, style="cyan")
+    else:
+        print_wrapped(console, line, indent=4, style="dim")
 
 
 def print_spark(spark: SparkClusterReport, console: Console) -> None:
-    table = Table(
-        title=escape(f"Spark cluster {spark.master}: {counted(spark.slots, 'concurrent task')}"),
-        title_justify="left",
-        title_style="bold",
-    )
-    for heading in ("executor on", "Python", "interpreter", "sparkmirror", "problems"):
-        table.add_column(heading, overflow="fold")
+    title = f"Spark cluster {spark.master}: {counted(spark.slots, 'concurrent task')}"
+    rows = []
     for one in spark.executors:
         problems = [f"{address}: {error}" for address, error in one.unreachable]
         problems += [*one.import_errors, *filter(None, [one.control_error, one.failure])]
-        cells = (one.host, one.python, one.executable, one.sparkmirror, "\n".join(problems) or "-")
-        table.add_row(*map(escape, cells), style="" if one.ok else "yellow")
-    console.print(table)
+        cells = (one.host, one.python, one.executable, one.sparkmirror, "; ".join(problems) or "-")
+        rows.append([Text(cell, style="" if one.ok else "yellow") for cell in cells])
+    headings = ("executor on", "Python", "interpreter", "sparkmirror", "problems")
+    console.print(FittedTable(headings, rows, Text(title, style="bold")))
     if spark.problem:
-        console.print(f"error: {spark.problem}", markup=False, style="bold red")
-
-
-def _table(title: str, shown: Iterable[EffectiveValue]) -> Table:
-    table = Table(title=escape(title), title_justify="left", title_style="bold")
-    for heading in ("key", "value", "from", "over"):
-        table.add_column(heading, overflow="fold")
-    for section, values in groupby(shown, key=lambda e: e.section):
-        table.add_section()
-        table.add_row(f"[bold]{section}[/bold]")
-        for value in values:
-            table.add_row(*_cells(value), style="" if _is_configured(value) else "dim")
-    return table
-
-
-def _is_configured(value: EffectiveValue) -> bool:
-    """Whether a line or a profile set the value."""
-    return bool(value.origin.line or value.origin.profile)
-
-
-def _cells(value: EffectiveValue) -> tuple[str, str, str, str]:
-    over = "\n".join(str(origin) for origin in value.overrode)
-    text = f"{value.text} (no effect)" if value.no_effect_reason else str(value.text)
-    reason = f": {value.origin.reason}" if value.origin.reason else ""
-    return escape(value.key), escape(text), escape(f"{value.origin}{reason}"), escape(over)
+        print_wrapped(console, f"error: {spark.problem}", style="bold red")
 
 
 def _summary(report: CheckReport) -> str:
@@ -284,6 +305,9 @@ def as_json(report: CheckReport) -> str:
                 }
                 for flow in report.flows
             ],
+            "mirror": {"values": [_json_value(value) for value in report.mirror]}
+            if report.worker is None
+            else None,
             "worker": (
                 None
                 if report.worker is None
@@ -295,7 +319,7 @@ def as_json(report: CheckReport) -> str:
                 for n in report.notices
             ],
             "clusters": [_json_cluster(cluster) for cluster in report.clusters],
-            "spark_cluster": (
+            "sparkCluster": (
                 None if report.spark_cluster is None else _json_spark(report.spark_cluster)
             ),
         },
@@ -308,10 +332,10 @@ def _json_value(value: EffectiveValue) -> dict[str, object]:
     return {
         "section": value.section,
         "key": value.key,
-        "value": str(value.text),
+        "value": str(value.text) if value.is_set else None,
         "from": _json_origin(value.origin),
         "over": [_json_origin(origin) for origin in value.overrode],
-        "no_effect": value.no_effect_reason,
+        "noEffect": value.no_effect_reason,
     }
 
 
@@ -328,7 +352,7 @@ def _json_cluster(cluster: ClusterReport) -> dict[str, object]:
         "ok": cluster.ok,
         "security": probe.security,
         "error": probe.error,
-        "silent_bootstrap": list(probe.silent_bootstrap),
+        "silentBootstrap": list(probe.silent_bootstrap),
         "brokers": [
             {"id": b.node_id, "address": b.address, "version": b.version, "error": b.error}
             for b in probe.brokers
@@ -344,7 +368,7 @@ def _json_cluster(cluster: ClusterReport) -> dict[str, object]:
             }
             for brokers, one in cluster.limits
         ],
-        "missing_permissions": list(cluster.missing),
+        "missingPermissions": list(cluster.missing),
     }
 
 
@@ -366,8 +390,8 @@ def _json_executor(one: ExecutorReport) -> dict[str, object]:
         "python": one.python,
         "executable": one.executable,
         "sparkmirror": one.sparkmirror,
-        "import_errors": list(one.import_errors),
+        "importErrors": list(one.import_errors),
         "unreachable": [{"address": a, "error": error} for a, error in one.unreachable],
-        "control_error": one.control_error,
+        "controlError": one.control_error,
         "failure": one.failure,
     }

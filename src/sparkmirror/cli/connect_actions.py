@@ -49,7 +49,7 @@ def run_action(
         try:
             return for_each(selected, one)
         finally:  # also report what succeeded before the worker became unreachable
-            _report(done, f"asked to {verb}", as_json=as_json)
+            _report(done, f"{verb} requested", as_json=as_json)
 
     return with_connect_client(connection, do)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sparkmirror.formats.connect_status_records import RunState
+from sparkmirror.system.served_urls import DEFAULT_URL
 
 if TYPE_CHECKING:
     from sparkmirror.cli.connect_options import ConnectOptions
@@ -36,7 +37,8 @@ User = Annotated[
     ),
 ]
 Timeout = Annotated[
-    float, typer.Option("--timeout", min=0.1, help="Seconds to wait for a response.")
+    float,
+    typer.Option("--timeout", metavar="SECONDS", min=0.1, help="Seconds to wait for a response."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Name = Annotated[str, typer.Argument(help="Name of a connector.")]
@@ -44,7 +46,12 @@ Names = Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="Conn
 AllOption = Annotated[bool, typer.Option("--all", help="All connectors of the worker.")]
 Files = Annotated[
     list[Path],
-    typer.Option("-f", "--file", help="A JSON file or a directory of them (repeat the option)."),
+    typer.Option(
+        "-f",
+        "--file",
+        metavar="FILE",
+        help="A JSON file or a directory of them (repeat the option).",
+    ),
 ]
 Wait = Annotated[
     str | None,
@@ -54,7 +61,6 @@ Wait = Annotated[
         help="Wait up to 60s until each runs with tasks and no warning; else exit 1.",
     ),
 ]
-_LOCAL = "http://localhost:8083"
 _SECONDS = 30.0
 
 
@@ -75,7 +81,9 @@ def _connection(url: str, user: str | None, timeout: float) -> ConnectOptions:
 
 
 def get(
-    kind: Annotated[ResourceKind, typer.Argument(help="What to list.")],
+    kind: Annotated[
+        ResourceKind, typer.Argument(help="connectors, tasks, plugins, offsets or loggers.")
+    ],
     name: Annotated[
         str | None,
         typer.Argument(help="Only this connector or logger; or the keys of this plugin."),
@@ -84,11 +92,14 @@ def get(
     state: Annotated[
         list[RunState] | None,
         typer.Option(
-            "--state", case_sensitive=False, help="Only in this state (repeat the option)."
+            "--state",
+            case_sensitive=False,
+            help="Only in this state: running, paused, stopped, failed, unassigned, restarting "
+            "(repeat the option).",
         ),
     ] = None,
     as_json: AsJson = False,
-    url: Url = _LOCAL,
+    url: Url = DEFAULT_URL,
     user: User = None,
     timeout: Timeout = _SECONDS,
 ) -> None:
@@ -105,7 +116,7 @@ def describe(
     *,
     trace: Annotated[bool, typer.Option("--trace", help="Print whole stack traces.")] = False,
     as_json: AsJson = False,
-    url: Url = _LOCAL,
+    url: Url = DEFAULT_URL,
     user: User = None,
     timeout: Timeout = _SECONDS,
 ) -> None:
@@ -124,7 +135,7 @@ def _action(verb: str, summary: str) -> Callable[..., None]:
         *,
         everything: AllOption = False,
         as_json: AsJson = False,
-        url: Url = _LOCAL,
+        url: Url = DEFAULT_URL,
         user: User = None,
         timeout: Timeout = _SECONDS,
     ) -> None:
@@ -157,7 +168,7 @@ def restart(
         bool, typer.Option("--only-failed", help="Only restart what has failed.")
     ] = False,
     as_json: AsJson = False,
-    url: Url = _LOCAL,
+    url: Url = DEFAULT_URL,
     user: User = None,
     timeout: Timeout = _SECONDS,
 ) -> None:
@@ -183,7 +194,7 @@ def delete(
     *,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     as_json: AsJson = False,
-    url: Url = _LOCAL,
+    url: Url = DEFAULT_URL,
     user: User = None,
     timeout: Timeout = _SECONDS,
 ) -> None:
@@ -202,7 +213,7 @@ def deploy(
         bool, typer.Option("--dry-run", help="Validate on the worker; change nothing.")
     ] = False,
     as_json: AsJson = False,
-    url: Url = _LOCAL,
+    url: Url = DEFAULT_URL,
     user: User = None,
     timeout: Timeout = _SECONDS,
 ) -> None:
@@ -217,7 +228,7 @@ def undeploy(
     files: Files,
     *,
     as_json: AsJson = False,
-    url: Url = _LOCAL,
+    url: Url = DEFAULT_URL,
     user: User = None,
     timeout: Timeout = _SECONDS,
 ) -> None:
@@ -232,7 +243,7 @@ def redeploy(
     *,
     wait: Wait = None,
     as_json: AsJson = False,
-    url: Url = _LOCAL,
+    url: Url = DEFAULT_URL,
     user: User = None,
     timeout: Timeout = _SECONDS,
 ) -> None:

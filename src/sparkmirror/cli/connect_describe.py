@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from sparkmirror.cli.connect_get import state_document, task_document
+from sparkmirror.cli.connect_get import has_lag, lag_document, state_document, task_document
 from sparkmirror.cli.connect_options import OK, ConnectOptions, with_connect_client
 from sparkmirror.cli.connect_output import (
     escape_control_characters,
@@ -24,15 +24,19 @@ from sparkmirror.cli.connect_output import (
     summarize_trace,
 )
 from sparkmirror.errors import ConfigError, WorkerError, WorkerUnreachableError
+from sparkmirror.quantities import format_lag, format_percentiles
 from sparkmirror.rest_client.connect_client import ConnectClient
 from sparkmirror.rest_client.responses import (
     ConnectorInfo,
+    ConnectorLag,
     ConnectorStateInfo,
+    LatencyPercentiles,
     StateInfo,
     redact_secrets,
 )
 
 T = TypeVar("T")
+_NARROW = 20  # columns of a value at least
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,7 @@ class ConnectorDescription:
     info: ConnectorInfo
     config: dict[str, str | None]
     status: ConnectorStateInfo | None
+    lag: ConnectorLag | None  # None: unknown, or it copies nothing
     offsets: int | None
     topics: list[str] | None
     unknown: dict[str, str]
@@ -78,6 +83,7 @@ def fetch_description(worker: ConnectClient, name: str) -> ConnectorDescription:
     status = attempt("state", lambda: worker.status(name))
     if status is None:
         unknown.setdefault("state", "no worker has started it yet")
+    lag = attempt("lag", lambda: worker.lag(name)) if has_lag(info) else None
     offsets = attempt("offsets", lambda: worker.offsets(name))
     topics = attempt("topics", lambda: worker.topics(name))
     plugin = info.config.get("connector.class") or ""
@@ -86,6 +92,7 @@ def fetch_description(worker: ConnectClient, name: str) -> ConnectorDescription:
         info,
         dict(sorted(redact_secrets(info.config, definitions).items())),
         status,
+        lag,
         None if offsets is None else len(offsets),
         topics,
         unknown,
@@ -100,6 +107,7 @@ def to_json(description: ConnectorDescription) -> dict[str, Any]:
         "type": description.info.type,
         **(state_document(status.connector) if status is not None else {"state": None}),
         "tasks": [task_document(*task) for task in status.tasks.items()] if status else [],
+        **({} if description.lag is None else lag_document(description.lag)),
         "offsets": description.offsets,
         "topics": description.topics,
         "config": description.config,
@@ -119,6 +127,11 @@ def description_lines(
             yield from _state_lines(f"task {task} ", state, full_traces=full_traces)
         if not description.status.tasks:
             yield "tasks", "none"
+    if description.lag is not None:
+        lag = description.lag
+        yield "lag", format_lag(lag.lag, lag.known_lag)
+        yield "replication latency", _percentiles(lag.replication_latency)
+        yield "copy latency", _percentiles(lag.copy_latency)
     if description.offsets is not None:
         yield "offsets", f"{description.offsets:,}"
     if description.topics is not None:
@@ -127,6 +140,10 @@ def description_lines(
         yield f"config {key}", "null" if value is None else value
     for part, reason in description.unknown.items():
         yield f"unknown {part}", reason
+
+
+def _percentiles(found: LatencyPercentiles | None) -> str:
+    return "-" if found is None else format_percentiles(found.p50, found.p99)
 
 
 def _state_lines(prefix: str, state: StateInfo, *, full_traces: bool) -> Iterator[tuple[str, str]]:
@@ -152,12 +169,13 @@ def _print(description: ConnectorDescription, *, full_traces: bool) -> None:
         return
     width = max(len(single_line(heading)) for heading, _ in shown)
     for heading, text in shown:
-        first, *more = escape_control_characters(text).splitlines() or [""]
         style = "bold red" if text == "FAILED" else ""
-        name = single_line(heading).ljust(width)
-        whole = Text.assemble((f"{name}  ", "dim"), (first, style))
-        console.print(whole, soft_wrap=True)
-        for line in more:
-            console.print(Text(f"{' ' * width}  {line}"), soft_wrap=True)
+        name = single_line(heading)
+        for line in escape_control_characters(text).splitlines() or [""]:
+            for piece in Text(line, style).wrap(console, max(console.width - width - 2, _NARROW)):
+                piece.rstrip()
+                whole = Text.assemble((f"{name.ljust(width)}  ", "dim"), piece)
+                console.print(whole, soft_wrap=True)
+                name = ""
     if not full_traces and any(heading.endswith("trace") for heading, _ in shown):
         console.print("Whole traces: --trace", style="dim", highlight=False)

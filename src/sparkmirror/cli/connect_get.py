@@ -17,11 +17,19 @@ from sparkmirror.cli.connect_options import (
 )
 from sparkmirror.cli.connect_output import print_json, print_rows, summarize_trace
 from sparkmirror.cli.console import print_error
-from sparkmirror.errors import ConfigError, WorkerError, WorkerUnreachableError
-from sparkmirror.quantities import format_time
+from sparkmirror.config.keys.connector_classes import ConnectorClass, resolve_class_name
+from sparkmirror.errors import (
+    ConfigError,
+    WorkerError,
+    WorkerUnreachableError,
+    join_sentences,
+)
+from sparkmirror.quantities import format_lag, format_latency, format_time
 from sparkmirror.rest_client.connect_client import ConnectClient
 from sparkmirror.rest_client.responses import (
     ConfigKeyInfo,
+    ConnectorInfo,
+    ConnectorLag,
     ConnectorOffset,
     ConnectorStateInfo,
     ListedConnector,
@@ -30,6 +38,11 @@ from sparkmirror.rest_client.responses import (
 )
 
 _NO_STATE = "-"
+_NO_LAG = ConnectorLag()  # of a connector that copies nothing, or that a worker of Java runs
+_CONNECTOR_HEADINGS = (
+    *("connector", "type", "state", "tasks", "worker", "class"),
+    *("lag", "latency p99", "problem"),
+)
 _BRIEF = 80
 
 
@@ -51,6 +64,7 @@ class Listing:
     document: Callable[[], object]
     nothing: str
     code: int = OK
+    optional: Sequence[str] = ()  # columns that a narrow terminal leaves out
 
 
 def get(connection: ConnectOptions, kind: str, query: GetQuery) -> int:
@@ -64,7 +78,7 @@ def get(connection: ConnectOptions, kind: str, query: GetQuery) -> int:
         if query.as_json:
             print_json(found.document())
         else:
-            print_rows(found.headings, found.rows, found.nothing)
+            print_rows(found.headings, found.rows, found.nothing, found.optional)
         return found.code
 
     return with_connect_client(connection, show)
@@ -76,12 +90,35 @@ def _connectors(worker: ConnectClient, query: GetQuery) -> Listing:
         for name, one in _select_connectors(worker, query.name).items()
         if not query.states or query.states & _states(one.status)
     }
+    lags = _lags(worker, listed)
     return Listing(
-        ("connector", "type", "state", "tasks", "worker", "class"),
-        [_connector_row(name, one) for name, one in listed.items()],
-        lambda: _connector_documents(worker, listed),
+        _CONNECTOR_HEADINGS,
+        [_connector_row(name, one, lags.get(name, _NO_LAG)) for name, one in listed.items()],
+        lambda: _connector_documents(worker, listed, lags),
         f"No connector{' in this state' if query.states else ''} on {worker.url}.",
+        optional=("type", "class", "worker"),
     )
+
+
+def _lags(
+    worker: ConnectClient, listed: Mapping[str, ListedConnector]
+) -> dict[str, ConnectorLag | None]:
+    """Return the lag of each source connector, None if it is unknown; Java's workers have none."""
+    found: dict[str, ConnectorLag | None] = {}
+    for name, one in listed.items():
+        if not has_lag(one.info):
+            continue
+        try:
+            lag = worker.lag(name)
+        except WorkerUnreachableError:
+            raise
+        except (WorkerError, ConfigError):
+            found[name] = None
+            continue
+        if lag is None:
+            break  # another connector's would not be found either
+        found[name] = lag
+    return found
 
 
 def _tasks(worker: ConnectClient, query: GetQuery) -> Listing:
@@ -92,9 +129,16 @@ def _tasks(worker: ConnectClient, query: GetQuery) -> Listing:
         if not query.states or state.state in query.states
     ]
     return Listing(
-        ("connector", "task", "state", "worker", "trace"),
+        ("connector", "task", "state", "worker", "trace", "warning"),
         [
-            (name, str(task), state.state, state.worker_id, summarize_trace(state.trace, _BRIEF))
+            (
+                name,
+                str(task),
+                state.state,
+                state.worker_id,
+                summarize_trace(state.trace, _BRIEF),
+                state.warning,
+            )
             for name, task, state in tasks
         ],
         lambda: [{"connector": name, **task_document(task, state)} for name, task, state in tasks],
@@ -141,7 +185,7 @@ def _offsets(worker: ConnectClient, query: GetQuery) -> Listing:
     code = for_each(names, fetch)
     return Listing(
         ("connector", "partition", "offset"),
-        [(name, _compact(one.partition), _compact(one.offset)) for name, one in found],
+        [(name, _partition_text(one), _offset_text(one)) for name, one in found],
         lambda: [{"connector": name, **asdict(one)} for name, one in found],
         "No offsets are stored.",
         code,
@@ -178,19 +222,56 @@ def _states(status: ConnectorStateInfo | None) -> frozenset[str]:
     return status.states if status is not None else frozenset()
 
 
-def _connector_row(name: str, one: ListedConnector) -> Sequence[str]:
+def _connector_row(name: str, one: ListedConnector, lag: ConnectorLag | None) -> Sequence[str]:
     class_name = (one.info.config.get("connector.class") or "").rpartition(".")[2]
-    if one.status is None:
-        return (name, one.info.type, _NO_STATE, _NO_STATE, _NO_STATE, class_name)
-    tasks = [task.state for task in one.status.tasks.values()]
+    status = one.status
+    if status is None:
+        state, tasks, worker_id, problem = _NO_STATE, _NO_STATE, _NO_STATE, ""
+    else:
+        state, worker_id = status.connector.state, status.connector.worker_id
+        tasks = format_task_counts([task.state for task in status.tasks.values()])
+        parts = (status.connector, *status.tasks.values())
+        causes = dict.fromkeys(summarize_trace(one.trace) for one in parts)
+        problem = join_sentences((*causes, *status.warnings))
     return (
-        name,
-        one.info.type,
-        one.status.connector.state,
-        format_task_counts(tasks),
-        one.status.connector.worker_id,
-        class_name,
+        *(name, one.info.type, state, tasks, worker_id, class_name),
+        *lag_cells(lag),
+        problem,
     )
+
+
+def has_lag(info: ConnectorInfo) -> bool:
+    """Whether it is a source connector; a worker of Java does not know its lag."""
+    return resolve_class_name(info.config.get("connector.class") or "") is ConnectorClass.SOURCE
+
+
+def lag_cells(lag: ConnectorLag | None) -> tuple[str, str]:
+    """Return the lag, and the p99 of the replication latency; None: the lag is unknown."""
+    if lag is _NO_LAG:
+        return "-", "-"
+    if lag is None:
+        return "unknown", "-"
+    latency = lag.replication_latency
+    return (
+        format_lag(lag.lag, lag.known_lag),
+        format_latency(None if latency is None else latency.p99),
+    )
+
+
+def lag_document(lag: ConnectorLag | None) -> dict[str, Any]:
+    """Return the lag and the latencies under the names of the REST API; None: unknown."""
+    if lag is None:
+        lag = ConnectorLag()
+    latencies = {
+        "replicationLatencyMs": lag.replication_latency,
+        "copyLatencyMs": lag.copy_latency,
+    }
+    return {
+        "lag": lag.lag,
+        "knownLag": lag.known_lag,
+        "unknownPartitions": lag.unknown_partitions,
+        **{key: None if one is None else asdict(one) for key, one in latencies.items()},
+    }
 
 
 def format_task_counts(states: Sequence[str]) -> str:
@@ -201,7 +282,9 @@ def format_task_counts(states: Sequence[str]) -> str:
 
 
 def _connector_documents(
-    worker: ConnectClient, listed: Mapping[str, ListedConnector]
+    worker: ConnectClient,
+    listed: Mapping[str, ListedConnector],
+    lags: Mapping[str, ConnectorLag | None],
 ) -> list[dict[str, Any]]:
     known: dict[str, Sequence[ConfigKeyInfo]] = {}
     documents = []
@@ -209,7 +292,8 @@ def _connector_documents(
         plugin = one.info.config.get("connector.class") or ""
         if plugin not in known:
             known[plugin] = _definitions(worker, plugin)
-        documents.append(_connector_document(name, one, known[plugin]))
+        lag = lag_document(lags[name]) if name in lags else {}
+        documents.append({**_connector_document(name, one, known[plugin]), **lag})
     return documents
 
 
@@ -243,6 +327,22 @@ def state_document(state: StateInfo) -> dict[str, str]:
     """Return a state without empty fields."""
     fields: dict[str, str] = asdict(state)
     return {key: value for key, value in fields.items() if value or key == "state"}
+
+
+def _partition_text(one: ConnectorOffset) -> str:
+    """Return an MM2 partition as `source orders-3`, any other as JSON."""
+    found = one.partition
+    if isinstance(found, dict) and found.keys() == {"cluster", "topic", "partition"}:
+        return f"{found['cluster']} {found['topic']}-{found['partition']}"
+    return _compact(found)
+
+
+def _offset_text(one: ConnectorOffset) -> str:
+    """Return an MM2 offset as a number, any other as JSON."""
+    found = one.offset
+    if isinstance(found, dict) and found.keys() == {"offset"}:
+        return str(found["offset"])
+    return _compact(found)
 
 
 def _compact(value: Any) -> str:

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+
+from rich.console import Console
 
 from sparkmirror.cli.connect_output import escape_control_characters
 from sparkmirror.cli.console import print_error
@@ -18,6 +21,7 @@ from sparkmirror.errors import ConfigError, WorkerError, WorkerUnreachableError
 from sparkmirror.model import Secret
 from sparkmirror.rest_client.connect_client import ConnectClient
 from sparkmirror.rest_client.http_client import WorkerEndpoint, parse_worker_url
+from sparkmirror.system.served_urls import DEFAULT_URL, all_published
 
 OK, FAILED, USAGE_ERROR, UNREACHABLE = 0, 1, 2, 3
 
@@ -36,7 +40,20 @@ class ConnectOptions:
 
 
 def with_connect_client(connection: ConnectOptions, act: Callable[[ConnectClient], int]) -> int:
-    """Run `act` with a client. Returns its exit code; prints an error as one line."""
+    """Run `act` with a client. Returns its exit code; prints an error as one line.
+
+    With the default URL it also names the runs of this machine that serve at another address.
+    """
+    code = _run(connection, act)
+    if connection.url == DEFAULT_URL and (code != OK or sys.stderr.isatty()):
+        others = [one for one in all_published() if not one[0].rstrip("/").endswith(":8083")]
+        for url, file in others:
+            note = f"A run on this machine serves at {url}: use --url {file or url}"
+            Console(stderr=True).print(note, markup=False, highlight=False, soft_wrap=True)
+    return code
+
+
+def _run(connection: ConnectOptions, act: Callable[[ConnectClient], int]) -> int:
     try:
         return act(ConnectClient(_access(connection)))
     except ConfigError as error:

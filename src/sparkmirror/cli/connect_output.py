@@ -42,10 +42,15 @@ def single_line(text: str) -> str:
     return escape_control_characters(" ".join(text.split()))
 
 
-def print_rows(headings: Sequence[str], rows: Iterable[Sequence[str]], nothing: str) -> None:
+def print_rows(
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    nothing: str,
+    optional: Sequence[str] = (),
+) -> None:
     """Print a table on a terminal (`nothing` without rows), tab-separated lines elsewhere."""
     cells = [[_cell(single_line(text)) for text in row] for row in rows]
-    console.print_rows(Console(), headings, cells, nothing)
+    console.print_rows(Console(), headings, cells, nothing, optional)
 
 
 def _cell(text: str) -> Text:

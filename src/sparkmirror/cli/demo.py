@@ -32,7 +32,7 @@ from sparkmirror.model import TopicPartition
 from sparkmirror.quantities import counted, format_count, number_form
 from sparkmirror.runtime.mirror import Mirror
 from sparkmirror.spark.class_archive import build_and_wait
-from sparkmirror.spark.latency_window import LatencyPercentiles
+from sparkmirror.spark.flow_status import FlowSnapshot
 from sparkmirror.system.cache_directory import cache_directory, ensure_writable
 from sparkmirror.wire.settings import ConnectionSettings
 
@@ -48,6 +48,7 @@ _FACTORS = (
     "config.storage.replication.factor",
 )
 _CATCH_UP_SECONDS = 120.0  # Spark may still be starting, on a slow machine
+_REPORT_SECONDS = 10.0  # tasks report every second
 _POLL_SECONDS = 0.25
 
 _GOODS = ("coffee", "tea", "cocoa", "sugar", "flour", "honey", "rice", "salt")
@@ -115,8 +116,11 @@ def _flow(
         f"source.bootstrap.servers = {source}\n"
         f"target.bootstrap.servers = {target}\n"
         "source->target.enabled = true\n"
-        f"source->target.topics = {TOPIC}\n" + "".join(f"{key} = 1\n" for key in _FACTORS)
+        f"source->target.topics = {TOPIC}\n"
+        + "".join(f"{key} = 1\n" for key in _FACTORS)
+        + "emit.heartbeats.enabled = false\n"
         # One broker each: without these lines the log warns about replication factors.
+        # Without heartbeats the copied records are the orders.
     )
     console.print(f"The flow:  sparkmirror run {file}", highlight=False, soft_wrap=True)
     console.print(
@@ -133,19 +137,26 @@ def _flow(
     with view:
         try:
             _watch(application, view, stop, duration)
+            flow = _with_latency(application)
         finally:
             orders.stop()
         deadline = time.monotonic() + _CATCH_UP_SECONDS
         while time.monotonic() < deadline and _count(target, "target", REMOTE) < orders.count:
             view.update(application.snapshots())
+            flow = _with_latency(application) or flow
             if application.failure() is not None or stop.wait(_POLL_SECONDS):
                 break
-        view.update(application.snapshots())
-    latency = next((one for one in application.snapshots() if one.topics), None)
+        _show_last_report(application, view, orders.count, stop)
+        flow = _with_latency(application) or flow
     application.stop()
     on_source, on_target = _count(source, "source", TOPIC), _count(target, "target", REMOTE)
-    _summarise(console, on_source, on_target, latency.replication_latency if latency else None)
+    _summarise(console, on_source, on_target, flow)
     return on_source == on_target
+
+
+def _with_latency(application: Mirror) -> FlowSnapshot | None:
+    """Return the flow if it has copied something recently."""
+    return next((one for one in application.snapshots() if one.replication_latency), None)
 
 
 def _watch(application: Mirror, view: View, stop: ProcessSignals, duration: float) -> None:
@@ -155,6 +166,16 @@ def _watch(application: Mirror, view: View, stop: ProcessSignals, duration: floa
         failure = application.failure()
         if failure is not None:
             raise SparkmirrorError(str(failure))
+
+
+def _show_last_report(application: Mirror, view: View, wanted: int, stop: ProcessSignals) -> None:
+    """Show the reports of the tasks until they contain all orders, as the summary does."""
+    deadline = time.monotonic() + _REPORT_SECONDS
+    while time.monotonic() < deadline:
+        found = application.snapshots()
+        view.update(found)
+        if sum(one.records for one in found) >= wanted or stop.wait(_POLL_SECONDS):
+            return
 
 
 def _admin(alias: str, servers: str) -> ClusterAdmin:
@@ -167,9 +188,7 @@ def _count(servers: str, alias: str, topic: str) -> int:
         return sum(admin.end_offsets(partitions, "read_uncommitted").found.values())
 
 
-def _summarise(
-    console: Console, on_source: int, on_target: int, latency: LatencyPercentiles | None
-) -> None:
+def _summarise(console: Console, on_source: int, on_target: int, flow: FlowSnapshot | None) -> None:
     counts = (("source", TOPIC, on_source), ("target", REMOTE, on_target))
     rows = [(Text(name), Text(topic), Text(format_count(count))) for name, topic, count in counts]
     console.print()
@@ -180,10 +199,11 @@ def _summarise(
         missing = on_source - on_target
         are = number_form(missing, "is", "are")
         console.print(f"{counted(missing, 'order')} {are} missing on the target.", style="red")
-    if latency is not None:
+    if flow is not None:
         console.print(
-            "Replication latency, from an order's timestamp to the target's acknowledgement, last "
-            f"10 s: {format_percentiles(latency)}.",
+            f"Replication latency {format_percentiles(flow.replication_latency)}, from an order's "
+            "timestamp to the target's acknowledgement.\n"
+            f"Copy latency {format_percentiles(flow.copy_latency)}, from the fetch on.",
             highlight=False,
         )
 

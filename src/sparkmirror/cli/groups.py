@@ -13,7 +13,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from sparkmirror.cli.console import DefaultCommandGroup, print_error, print_rows
+from sparkmirror.cli.command_groups import DefaultCommandGroup
+from sparkmirror.cli.console import print_error, print_rows
 from sparkmirror.cli.ledger import select_flows
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import FlowSettings
@@ -23,7 +24,7 @@ from sparkmirror.errors import ConfigError, SparkmirrorError
 from sparkmirror.offsets.group_positions import GroupPosition, GroupPositionState
 from sparkmirror.policy.loading import load_policy
 
-_HEADINGS = ("flow", "group", "topic", "offset", "remote topic", "offset", "state", "reason")
+HEADINGS = ("flow", "group", "topic", "offset", "remote topic", "remote offset", "state", "reason")
 _COLOURS = {
     GroupPositionState.SYNCED: "green",
     GroupPositionState.TRANSLATED: "green",
@@ -36,7 +37,9 @@ app = typer.Typer(
     help="Show the positions of consumer groups on both clusters, with reasons; move a group.",
 )
 File = Annotated[Path, typer.Argument(help="The MM2 properties file.")]
-FlowOption = Annotated[str | None, typer.Option("--flow", help="Only this flow, written A->B.")]
+FlowOption = Annotated[
+    str | None, typer.Option("--flow", metavar="A->B", help="Only this flow, written A->B.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -94,7 +97,9 @@ def park_group(
     *,
     group: Annotated[str, typer.Option("--group", help="The group to move.")],
     flow: FlowOption = None,
-    timeout: Annotated[float, typer.Option(min=0, help="Maximum seconds to wait.")] = 60.0,
+    timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0, help="Longest time to wait.")
+    ] = 60.0,
     rewind: Annotated[
         bool, typer.Option("--rewind", help="Also move the group backwards on the target.")
     ] = False,
@@ -169,7 +174,7 @@ def _print(
         [Text(cell, style=_COLOURS.get(one.state, "yellow")) for cell in _cells(settings, one)]
         for settings, one in found
     ]
-    print_rows(console, _HEADINGS, rows, "No group has committed an offset.")
+    print_rows(console, HEADINGS, rows, "No group has committed an offset.", ("remote topic",))
     if rows and console.is_terminal:
         counts = Counter(one.state.value for _, one in found)
         console.print(", ".join(f"{count} {state}" for state, count in counts.most_common()))

@@ -37,14 +37,16 @@ _MECHANISMS = tuple(one.value for one in PASSWORD_MECHANISMS)
 
 _Servers = Annotated[str | None, typer.Option(metavar="HOST:PORT,...", help="Bootstrap servers.")]
 _Protocol = Annotated[
-    str | None, typer.Option(metavar="|".join(_PROTOCOLS), help="Default: PLAINTEXT.")
+    str | None, typer.Option(metavar="PROTOCOL", help=f"{', '.join(_PROTOCOLS)}.")
 ]
 _Mechanism = Annotated[
-    str | None, typer.Option(metavar="|".join(_MECHANISMS), help="With SASL; default: PLAIN.")
+    str | None, typer.Option(metavar="MECHANISM", help=f"With SASL: {', '.join(_MECHANISMS)}.")
 ]
 _User = Annotated[
     str | None,
-    typer.Option(help="With SASL. The password is asked for, or comes from the environment."),
+    typer.Option(
+        metavar="USER", help="With SASL. The password is asked for, or comes from the environment."
+    ),
 ]
 _Truststore = Annotated[
     str | None,
@@ -55,13 +57,17 @@ _Truststore = Annotated[
 def init(
     file: Annotated[Path, typer.Argument(help="The file to write.")] = Path("mm2.properties"),
     *,
-    source: Annotated[str | None, typer.Option(help="Alias of the source cluster.")] = None,
+    source: Annotated[
+        str | None, typer.Option(metavar="ALIAS", help="Alias of the source cluster.")
+    ] = None,
     source_servers: _Servers = None,
     source_security: _Protocol = None,
     source_mechanism: _Mechanism = None,
     source_user: _User = None,
     source_truststore: _Truststore = None,
-    target: Annotated[str | None, typer.Option(help="Alias of the target cluster.")] = None,
+    target: Annotated[
+        str | None, typer.Option(metavar="ALIAS", help="Alias of the target cluster.")
+    ] = None,
     target_servers: _Servers = None,
     target_security: _Protocol = None,
     target_mechanism: _Mechanism = None,

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from sparkmirror.cli.console import print_error, print_rows
+from sparkmirror.cli.console import camel_case_document, print_error, print_rows
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.errors import ClusterError, ConfigError
@@ -22,7 +21,7 @@ from sparkmirror.policy.sparkmirror_topics import ledger_topic
 from sparkmirror.quantities import counted
 from sparkmirror.state.ledger import LedgerEntry, read_ledger
 
-_HEADINGS = ("time", "flow", "kind", "topic", "offsets", "records", "policy", "cause")
+HEADINGS = ("time", "flow", "kind", "topic", "offsets", "records", "policy", "cause")
 
 
 def ledger(
@@ -30,7 +29,7 @@ def ledger(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     flow: Annotated[
-        str | None, typer.Option("--flow", help="Only this flow, written A->B.")
+        str | None, typer.Option("--flow", metavar="A->B", help="Only this flow, written A->B.")
     ] = None,
     topic: Annotated[str | None, typer.Option("--topic", help="Only this source topic.")] = None,
 ) -> None:
@@ -89,11 +88,11 @@ def print_entries(entries: Sequence[LedgerEntry], console: Console, *, as_json: 
     """Print as JSON, as a table on a terminal, or as tab-separated lines; oldest first."""
     ordered = sorted(entries, key=lambda one: one.time)
     if as_json:
-        listed = [dataclasses.asdict(one) for one in ordered]
+        listed = [camel_case_document(one) for one in ordered]
         typer.echo(json.dumps(listed, indent=2, ensure_ascii=False))
     else:
         rows = [[Text(cell) for cell in _cells(one)] for one in ordered]
-        print_rows(console, _HEADINGS, rows, "The ledger is empty.")
+        print_rows(console, HEADINGS, rows, "The ledger is empty.", ("policy",))
 
 
 def _cells(one: LedgerEntry) -> tuple[str, ...]:

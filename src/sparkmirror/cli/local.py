@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +16,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from sparkmirror.cli.console import CommandGroup, print_rows
+from sparkmirror.cli.command_groups import CommandGroup
+from sparkmirror.cli.console import camel_case_document, print_rows
 from sparkmirror.devcluster.cluster import MAX_BROKERS, LocalCluster
 from sparkmirror.devcluster.jars import DEFAULT_KAFKA, TESTED_KAFKA, JarSet, kafka_classpath
 from sparkmirror.devcluster.kafka_tools import (
@@ -306,8 +306,9 @@ def _attach(run: Callable[[], None]) -> None:
 
 
 def _to_json(entry: ClusterEntry) -> dict[str, object]:
-    brokers = [{**asdict(broker), "state": broker.state()} for broker in entry.brokers]
-    return {**asdict(entry), "bootstrap_servers": entry.bootstrap_servers, "brokers": brokers}
+    brokers = [{**camel_case_document(one), "state": one.state()} for one in entry.brokers]
+    servers = entry.bootstrap_servers
+    return {**camel_case_document(entry), "bootstrapServers": servers, "brokers": brokers}
 
 
 def _show(entries: list[ClusterEntry]) -> None:

@@ -12,7 +12,8 @@ import typer
 from sparkmirror import __version__
 from sparkmirror.cli import connect_commands
 from sparkmirror.cli.check import check
-from sparkmirror.cli.console import CommandGroup
+from sparkmirror.cli.command_groups import CommandGroup
+from sparkmirror.cli.dead_letters import app as dead_letters_app
 from sparkmirror.cli.groups import app as groups_app
 from sparkmirror.cli.init import init
 from sparkmirror.cli.ledger import ledger
@@ -27,7 +28,7 @@ app = typer.Typer(
     cls=CommandGroup,
     name="sparkmirror",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     help="Kafka MirrorMaker 2 for people who run Python and Spark.",
@@ -60,7 +61,9 @@ def run(
     *,
     clusters: Annotated[
         list[str] | None,
-        typer.Option(help="Run only flows into these clusters (repeat the option)."),
+        typer.Option(
+            metavar="CLUSTER", help="Run only flows into these clusters (repeat the option)."
+        ),
     ] = None,
     once: Annotated[
         bool, typer.Option("--once", help="Copy up to the current end of every topic, then exit.")
@@ -112,7 +115,9 @@ def worker(
 )
 def demo(
     *,
-    duration: Annotated[float, typer.Option(min=1, help="Seconds of sample orders.")] = 60,
+    duration: Annotated[
+        float, typer.Option(metavar="SECONDS", min=1, help="Duration of the sample orders.")
+    ] = 60,
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep the clusters running afterwards.")
     ] = False,
@@ -132,7 +137,7 @@ def plan(
     file: Annotated[Path, typer.Argument(help="An MM2 properties file.")],
     *,
     flow: Annotated[
-        str | None, typer.Option("--flow", help="Only this flow, written A->B.")
+        str | None, typer.Option("--flow", metavar="A->B", help="Only this flow, written A->B.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     out: Annotated[
@@ -199,6 +204,7 @@ app.command(
 )(submit_script)
 app.add_typer(groups_app, name="groups")
 app.add_typer(offsets_app, name="offsets")
+app.add_typer(dead_letters_app, name="dead-letters")
 app.add_typer(local_app, name="local")
 connect_commands.add_connect_commands(app)
 

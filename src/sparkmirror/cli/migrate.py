@@ -10,9 +10,8 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.text import Text
 
-from sparkmirror.cli.console import print_error
+from sparkmirror.cli.console import print_error, print_wrapped
 from sparkmirror.config.files.properties import read_properties
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.worker_config import is_worker_file
@@ -127,11 +126,7 @@ def _print(lines: Iterator[str]) -> None:
             typer.echo(line)
         return
     for line in lines:
-        text = line.lstrip()
-        indent = len(line) - len(text)
-        whole = Text(text, style="" if indent else "bold")
-        for piece in whole.wrap(console, max(console.width - indent, 20)):
-            console.print(Text(" " * indent) + piece, soft_wrap=True, highlight=False)
+        print_wrapped(console, line, style="" if line.startswith(_INDENT) else "bold")
 
 
 def migration_document(found: JavaMigration, file: str) -> dict[str, Any]:

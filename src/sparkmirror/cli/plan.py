@@ -30,9 +30,10 @@ def plan_flows(file: Path, *, flow: str | None, as_json: bool, out: Path | None,
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--rate") from error
     try:
-        settings = select_planned_flows(MirrorConfig.load(file), flow)
+        config = MirrorConfig.load(file)
+        settings = select_planned_flows(config, flow)
         with progress_status() as on_progress:
-            plans, unread = build_plans(settings, on_progress)
+            plans, unread = build_plans(settings, on_progress, config.enabled_settings())
     except ConfigError as error:
         print_error(str(error))
         return FAILED

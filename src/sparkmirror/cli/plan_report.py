@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from sparkmirror.cli.console import print_wrapped
 from sparkmirror.cli.tables import FittedTable
 from sparkmirror.quantities import counted, format_byte_rate, format_bytes, format_duration
 from sparkmirror.topology.action_text import describe_action, summarize_actions
@@ -38,26 +39,14 @@ def print_tables(document: PlanDocument, console: Console) -> None:
     for plan in document.flows:
         print_actions(plan.flow, plan.actions, console)
         for sentence in plan.notices:
-            console.print(
-                f"{plan.flow}: {sentence}",
-                style="yellow",
-                markup=False,
-                highlight=False,
-                soft_wrap=True,
-            )
+            print_wrapped(console, f"{plan.flow}: {sentence}", style="yellow")
         if plan.forecast is not None and plan.forecast.biggest:
             _print_table(
                 console,
                 f"{plan.flow}: most to copy",
                 [(one.topic, _format_amount(one)) for one in plan.forecast.biggest],
             )
-    console.print(
-        _summary(document),
-        style="bold",
-        markup=False,
-        highlight=False,
-        soft_wrap=True,
-    )
+    print_wrapped(console, _summary(document), style="bold")
 
 
 def print_actions(flow: Flow, actions: Sequence[Action], console: Console) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from sparkmirror.cli.logging_setup import LogLevelName, set_up_logging
+from sparkmirror.cli.logging_setup import LogLevelName, print_failure, set_up_logging
 from sparkmirror.cli.run_loop import (
     FATAL,
     OK,
@@ -18,12 +18,14 @@ from sparkmirror.cli.run_loop import (
 )
 from sparkmirror.cli.run_view import choose_view
 from sparkmirror.config.files.tracked_files import record_file_reads
-from sparkmirror.errors import ConfigError
+from sparkmirror.config.mirror_config import MirrorConfig
+from sparkmirror.errors import ConfigError, SparkmirrorError
 from sparkmirror.runtime.mirror import Mirror
 from sparkmirror.runtime.reload import Reloader, ReloadRules
 from sparkmirror.spark.flow_status import FlowState
 
 _STUCK_SECONDS = 30.0
+_IDLE = (FlowState.FAILED, FlowState.STANDBY, FlowState.PAUSED, FlowState.STOPPED)
 
 
 def run_file(
@@ -36,13 +38,21 @@ def run_file(
 ) -> int:
     """Run a configuration file. Returns the exit code."""
     console = Console(stderr=True)
-    set_up_logging(console, log_level)
+    log_output = set_up_logging(console, log_level)
     try:
         with record_file_reads() as files:
-            mirror = Mirror(file, targets=clusters, once=once, master=master, serves=not once)
-    except ConfigError as error:
-        console.print(f"sparkmirror: {error}", style="red", highlight=False, soft_wrap=True)
-        return FATAL
+            log_output.apply(MirrorConfig.load(file).log)  # before the file's warnings are logged
+            mirror = Mirror(
+                file,
+                targets=clusters,
+                once=once,
+                master=master,
+                serves=not once,
+                log_output=log_output,
+            )
+    except SparkmirrorError as error:
+        print_failure(console, log_output, error)
+        return FATAL if isinstance(error, ConfigError) else START_FAILED
     refused = f"{file.name} was rejected; the previous configuration stays in use."
     rules = ReloadRules(rereads_own_file=True, refused=refused)
     reloader = None if once else Reloader(file, files, mirror, mirror.reloads, rules)
@@ -82,7 +92,7 @@ class _EndOfRun:
         copying = self._mirror.copying_snapshots()
         unfinished = [one for one in copying if one.state is not FlowState.DONE]
         return bool(unfinished) and all(
-            one.state in (FlowState.FAILED, FlowState.STANDBY, FlowState.PAUSED)
+            one.state in _IDLE
             or (one.problems and not one.retriable_only and one.records_per_second == 0)
             for one in unfinished
         )

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -16,6 +17,7 @@ from sparkmirror.spark.flow_status import FlowSnapshot
 OK, FATAL, START_FAILED = 0, 2, 3  # as MM2's
 UNCLEAN = "Some positions were not written in time; the next start compares both clusters first."
 _POLL_SECONDS = 0.5
+_log = logging.getLogger("sparkmirror.process")
 
 
 class Runtime(Protocol):
@@ -49,7 +51,7 @@ def run_until_stopped(
     try:
         runtime.start()
     except SparkmirrorError as error:
-        view.print_line(f"sparkmirror: {error}")
+        _log.error(str(error))
         return START_FAILED
     ending = Ending(OK)
     with view:
@@ -62,9 +64,9 @@ def run_until_stopped(
                 ending = found
                 break
         if ending.message:
-            view.print_line(f"sparkmirror: {ending.message}")
+            _log.error(ending.message)
         view.update(runtime.snapshots())
     if not runtime.stop():
-        view.print_line(UNCLEAN)
+        _log.warning(UNCLEAN)
     view.print_summary(runtime.snapshots())
     return ending.code

@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from sparkmirror.cli.kafka_scripts import LOG_LEVEL_USAGE, KafkaScript
-from sparkmirror.cli.logging_setup import LogLevelName, set_up_logging
+from sparkmirror.cli.logging_setup import LogLevelName, print_failure, set_up_logging
 from sparkmirror.cli.run_loop import (
     FATAL,
     START_FAILED,
@@ -34,24 +34,25 @@ def run_worker(
 ) -> int:
     """Run a worker. Returns the exit code."""
     console = Console(stderr=True)
-    set_up_logging(console, log_level)
+    log_output = set_up_logging(console, log_level)
     try:
         with record_file_reads() as files:
             file = WorkerConfig.load(path)
+        log_output.apply(file.log)
         for notice in file.notices:
             if notice.level is not NoticeLevel.ERROR:
                 level = logging.WARNING if notice.level is NoticeLevel.WARNING else logging.INFO
                 _log.log(level, str(notice))
         _ = file.settings
-    except ConfigError as error:
-        console.print(f"sparkmirror: {error}", style="red", highlight=False, soft_wrap=True)
-        return FATAL
-    view = choose_view(console, progress_seconds=lambda: file.settings.progress_seconds)
+    except SparkmirrorError as error:
+        print_failure(console, log_output, error)
+        return FATAL if isinstance(error, ConfigError) else START_FAILED
     try:
         worker = Worker(file, master=master)
     except SparkmirrorError as error:
-        view.print_line(f"sparkmirror: {error}")
+        print_failure(console, log_output, error)
         return START_FAILED
+    view = choose_view(console, progress_seconds=lambda: file.log.progress_seconds)
     refused = f"The files of {path.name} were rejected; the previous ones stay in use."
     rules = ReloadRules(rereads_own_file=False, refused=refused)
     reloader = Reloader(path, files, worker, worker.reloads, rules)

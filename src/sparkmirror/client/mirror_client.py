@@ -131,6 +131,10 @@ class MirrorClient(Closable):
         exact, before (copying started later), after (not copied yet), near. Returns None if nothing
         of the topic partition was mirrored. `remote_alias` is optional if only one cluster is
         mirrored here.
+
+        Uses the offset map on this cluster only. For a topic that also flows back under the same
+        name, use `remote_consumer_offsets` or `sparkmirror offsets translate`: a position on a
+        record that came from this cluster is known only to the map on the upstream cluster.
         """
         return self._map(remote_alias).to_target(
             _topic_partition(topic, partition), _offset(offset)

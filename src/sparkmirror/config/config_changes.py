@@ -13,7 +13,7 @@ group.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import Enum
 
@@ -23,7 +23,12 @@ from sparkmirror.config.files.notices import EffectiveValue
 from sparkmirror.config.flows.flow_settings import ParsedFlow
 from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.mirror_config import MirrorConfig
-from sparkmirror.config.settings import FlowSettings, MetricsSettings, ReplicationFactor
+from sparkmirror.config.settings import (
+    FlowSettings,
+    LogSettings,
+    MetricsSettings,
+    ReplicationFactor,
+)
 from sparkmirror.config.worker_settings import GroupSettings, RunRestSettings
 from sparkmirror.model import Flow
 from sparkmirror.policy.loading import GROUP_FILTER_KEY, REPLICATION_POLICY_KEY, custom_class_keys
@@ -46,7 +51,8 @@ class ParsedRun:
     connectors: Mapping[Flow, Mapping[ConnectorClass, Mapping[str, str]]] = field(
         default_factory=dict, repr=False
     )  # the configuration that MM2 would store for each connector
-    progress_seconds: int = 60  # between two log lines with the progress of a flow
+    log: LogSettings = field(default_factory=LogSettings)
+    enabled: Sequence[FlowSettings] = ()  # all of the file, also those of other processes
     resolver: ReferenceResolver = field(default_factory=lambda: ReferenceResolver({}), repr=False)
 
     @property
@@ -67,7 +73,8 @@ def parse_run(config: MirrorConfig, targets: Collection[str] = ()) -> ParsedRun:
         config.metrics,
         config.rest,
         {flow: {k: config.connector_config(flow, k) for k in ConnectorClass} for flow in flows},
-        config.progress_seconds,
+        config.log,
+        config.enabled_settings(),
         config.resolver,
     )
 
@@ -105,13 +112,13 @@ class ConfigChanges:
     metrics_changed: bool = False
     rest_changed: bool = False
     rest_credentials_changed: bool = False  # only certificates, trusted ones or users
-    progress_changed: bool = False
+    log_changed: bool = False
 
     @property
     def is_empty(self) -> bool:
         flows = self.started or self.stopped or self.changed
         servers = self.metrics_changed or self.rest_changed or self.rest_credentials_changed
-        return not (flows or self.spark_keys or servers or self.progress_changed)
+        return not (flows or self.spark_keys or servers or self.log_changed)
 
 
 def compare_runs(old: ParsedRun, new: ParsedRun) -> ConfigChanges:
@@ -133,7 +140,7 @@ def compare_runs(old: ParsedRun, new: ParsedRun) -> ConfigChanges:
         metrics_changed=old.metrics != new.metrics,
         rest_changed=old.rest != new.rest and not rest_renewed,
         rest_credentials_changed=rest_renewed,
-        progress_changed=old.progress_seconds != new.progress_seconds,
+        log_changed=old.log != new.log,
     )
 
 
@@ -288,8 +295,8 @@ def describe_changes(name: str, changes: ConfigChanges, later: Collection[str] =
         parts.append("metrics server restarted")
     if changes.rest_credentials_changed:
         parts.append("certificates or users of the REST API changed")
-    if changes.progress_changed:
-        parts.append("log.progress.seconds changed")
+    if changes.log_changed:
+        parts.append("log settings changed")
     if not parts:
         parts.append("nothing to do")
     if changes.untouched:

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from sparkmirror.config.files.config_reader import ConfigReader
 from sparkmirror.config.files.layering import all_flows, connector_config, with_prefix
 from sparkmirror.config.files.notices import (
     ConfigReport,
+    EffectiveValue,
     Notice,
     NoticeLevel,
     error_notices,
@@ -31,7 +33,12 @@ from sparkmirror.config.flows.flow_settings import ParsedFlow, parse_flow, read_
 from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.keys.table import TOP_LEVEL
 from sparkmirror.config.keys.value_types import InvalidValueError
-from sparkmirror.config.keys.worker_keys import LOG_KEYS, METRICS_KEYS, RUN_REST_KEYS
+from sparkmirror.config.keys.worker_keys import (
+    LOG_KEYS,
+    METRICS_KEYS,
+    RUN_REST_KEYS,
+    TOP_LEVEL_KEYS,
+)
 from sparkmirror.config.mirror_client_config import read_client_of_cluster
 from sparkmirror.config.rest_settings import read_listeners, read_rest
 from sparkmirror.config.rules.file_rules import (
@@ -40,10 +47,18 @@ from sparkmirror.config.rules.file_rules import (
     shared_transactional_id_notices,
     unused_consumer_notices,
 )
-from sparkmirror.config.settings import FlowSettings, MetricsSettings, MirrorClientSettings
+from sparkmirror.config.rules.loop_rules import loop_notices
+from sparkmirror.config.settings import (
+    FlowSettings,
+    LogSettings,
+    MetricsSettings,
+    MirrorClientSettings,
+)
 from sparkmirror.config.worker_settings import RunRestSettings
 from sparkmirror.errors import ConfigError
 from sparkmirror.model import Flow
+
+FILE_SECTION = "file"
 
 
 class MirrorConfig:
@@ -91,13 +106,15 @@ class MirrorConfig:
             if not any(n.level is NoticeLevel.ERROR for n in self._cluster_notices):
                 found.append(Notice(NoticeLevel.ERROR, error.key or "", "", str(error)))
         known = {one.key for one in found if one.level is NoticeLevel.ERROR}
-        found.extend(one for one in self._rest[1] if one.key not in known)
+        of_process = (*self._rest[1].notices, *self._process[1].notices)
+        found.extend(one for one in of_process if one.key not in known)
         found.extend(self._spark[1])
         for flow in flows:
             found.extend(self.parsed_flow(flow).report.notices)
         settings = [self.parsed_flow(flow).settings for flow in flows]
         enabled = [one.flow for one in settings if one.enabled]
         found.extend(shared_transactional_id_notices([one for one in settings if one.enabled]))
+        found.extend(self._loop_notices())
         found.extend(unused_consumer_notices(self._file, self.clusters, enabled))
         if flows and not enabled:
             message = (
@@ -134,6 +151,22 @@ class MirrorConfig:
             )
         return found
 
+    def _loop_notices(self) -> Iterator[Notice]:
+        """Yield notices about cycles, without topics that a config provider names."""
+        flows = [flow for flow in all_flows(self.clusters) if self._is_enabled(flow)]
+        reports = [self.parsed_flow(flow).report for flow in flows]
+        for notice in loop_notices(self.enabled_settings()):
+            message = notice.message
+            for report in reports:
+                message = report.redacted(message)
+            yield replace(notice, message=message)
+
+    def enabled_settings(self) -> list[FlowSettings]:
+        """Return the settings of all valid enabled flows of the file, wherever they run."""
+        flows = [flow for flow in all_flows(self.clusters) if self._is_enabled(flow)]
+        parsed = [self.parsed_flow(flow) for flow in flows]
+        return [one.settings for one in parsed if not one.report.has_errors]
+
     def flow_settings(self, flow: Flow) -> FlowSettings:
         """Return a flow's settings. Raises one ConfigError with all errors."""
         parsed = self.parsed_flow(flow)
@@ -152,44 +185,52 @@ class MirrorConfig:
         raise_errors([*self._provider_notices, *notices], self.name)
         return settings
 
+    @cached_property
+    def effective(self) -> tuple[EffectiveValue, ...]:
+        """The effective values of the keys that concern the whole file, in the table's order."""
+        report = ConfigReport()
+        reader = ConfigReader(FILE_SECTION, with_prefix(self._raw, ""), self.resolver, report)
+        reader.read_all(TOP_LEVEL_KEYS)  # notices about them come from elsewhere
+        https = (one for one in self._rest[1].effective if one.section != FILE_SECTION)
+        return (*report.effective, *https)
+
     @property
     def metrics(self) -> MetricsSettings:
         """Where and how metrics are served. Raises ConfigError."""
-        report = ConfigReport()
-        reader = ConfigReader("metrics", with_prefix(self._raw, ""), self.resolver, report)
-        reader.read_all(METRICS_KEYS)
+        reader, report = self._process
         raise_errors(report.notices, self.name)
         return read_metrics(reader)
 
     @property
-    def progress_seconds(self) -> int:
-        """Seconds between two log lines with the progress of a flow. Raises ConfigError."""
+    def log(self) -> LogSettings:
+        """What is logged, and where; defaults for invalid values, which `validate` reports."""
+        return LogSettings(**self._process[0].filled(LogSettings))
+
+    @cached_property
+    def _process(self) -> tuple[ConfigReader, ConfigReport]:
         report = ConfigReport()
-        reader = ConfigReader("log", with_prefix(self._raw, ""), self.resolver, report)
-        reader.read_all(LOG_KEYS)
-        raise_errors(report.notices, self.name)
-        return reader.integer("log.progress.seconds")
+        reader = ConfigReader(FILE_SECTION, with_prefix(self._raw, ""), self.resolver, report)
+        reader.read_all((*METRICS_KEYS, *LOG_KEYS))
+        return reader, report
 
     @property
     def rest(self) -> RunRestSettings | None:
         """Where the REST API is served; None if disabled. Raises ConfigError."""
-        found, notices = self._rest
-        raise_errors(notices, self.name)
+        found, report = self._rest
+        raise_errors(report.notices, self.name)
         return found
 
     @cached_property
-    def _rest(self) -> tuple[RunRestSettings | None, list[Notice]]:
+    def _rest(self) -> tuple[RunRestSettings | None, ConfigReport]:
         report = ConfigReport()
         values = with_prefix(self._raw, "")
-        reader = ConfigReader("rest", values, self.resolver, report)
+        reader = ConfigReader(FILE_SECTION, values, self.resolver, report)
         reader.read_all(RUN_REST_KEYS)
         listeners = read_listeners(reader, "listeners")
         if not listeners:
-            return None, report.notices
+            return None, report
         settings = read_rest(values, reader, self.resolver, report, listeners)
-        return RunRestSettings(
-            settings, allows_any_port="listeners" not in self._raw
-        ), report.notices
+        return RunRestSettings(settings, allows_any_port="listeners" not in self._raw), report
 
     @property
     def spark(self) -> Mapping[str, str]:

@@ -89,6 +89,13 @@ class SourceSettings:
     topic_creation_enabled: bool = True
     acls_scope: str = "topics"  # or all
     acl_removals: bool = False
+    loop_policy: str = "skip"  # or ignore: what other flows copied to the source is copied, too
+    loop_java_policy: str = "refuse"  # or copy: records of Java MM2, which nothing marks
+
+    @property
+    def skips_loops(self) -> bool:
+        """Whether records that another flow copied to the source may be skipped."""
+        return self.loop_policy == "skip"
 
     @property
     def records_created_acls(self) -> bool:
@@ -177,3 +184,21 @@ class FlowSettings:
     def state_cluster(self) -> ConnectionSettings:
         """The cluster that holds positions and statuses."""
         return self.worker_cluster or self.target_admin
+
+
+class LogFormat(Enum):
+    """The form of a log line."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """What `run` and `worker` log beside what the level decides, and where."""
+
+    progress_seconds: int = 60  # between two lines with the progress of a flow
+    format: LogFormat = LogFormat.TEXT
+    file: str = ""  # empty: standard error only
+    max_bytes: int = 10 << 20
+    backups: int = 9  # rotated files that are kept beside the current one

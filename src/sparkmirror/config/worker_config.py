@@ -40,6 +40,7 @@ from sparkmirror.config.keys.worker_keys import (
 )
 from sparkmirror.config.rest_settings import https_tls_keys, read_listeners, read_rest
 from sparkmirror.config.rules.file_rules import check_worker, worker_file_notices
+from sparkmirror.config.settings import LogSettings
 from sparkmirror.config.worker_settings import (
     ClientOverrides,
     GroupSettings,
@@ -118,6 +119,11 @@ class WorkerConfig:
         )
 
     @property
+    def log(self) -> LogSettings:
+        """What is logged, and where; defaults for invalid values, which `notices` lists."""
+        return self._settings.log
+
+    @property
     def settings(self) -> WorkerSettings:
         """The typed settings. Raises one ConfigError with all errors."""
         raise_errors(self.notices, self.name)
@@ -154,6 +160,7 @@ def _read(
         internal_topics=read_internal_topics(reader),
         overrides=ClientOverrides(**reader.filled(ClientOverrides)),
         metrics=read_metrics(reader),
+        log=LogSettings(**reader.filled(LogSettings)),
         spark=read_spark_conf(values, resolver, report),
         **reader.filled(WorkerSettings),
     )
@@ -201,7 +208,9 @@ def _rest(
         port = first.port if port is None else port
         listeners = (RestListener(first.scheme, host or first.host, port),)
         report.effective[:] = [
-            replace(one, text=str(listeners[0]), origin=origin) if one.key == "listeners" else one
+            replace(one, text=str(listeners[0]), origin=origin, is_default=False)
+            if one.key == "listeners"
+            else one
             for one in report.effective
         ]
     admin = reader.is_in_file("admin.listeners")

@@ -8,7 +8,12 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from ipaddress import ip_address
 
-from sparkmirror.config.settings import ExactlyOnce, InternalTopics, MetricsSettings
+from sparkmirror.config.settings import (
+    ExactlyOnce,
+    InternalTopics,
+    LogSettings,
+    MetricsSettings,
+)
 from sparkmirror.model import Secret
 from sparkmirror.policy.class_loading import ClassAllowlist
 from sparkmirror.security.settings import TlsSettings
@@ -130,7 +135,7 @@ class WorkerSettings:
     topic_tracking_reset: bool
     metrics: MetricsSettings
     spark: Mapping[str, str] = field(repr=False)  # configuration of the Spark session
-    progress_seconds: int = 60  # between two log lines with the progress of a flow
+    log: LogSettings = field(default_factory=LogSettings)
 
 
 def is_loopback(host: str) -> bool:

@@ -13,10 +13,13 @@ from typing import Protocol
 from sparkmirror.config.connector_validation import ConfigValidation
 from sparkmirror.config.keys.connector_classes import KeyDefinition
 from sparkmirror.connect.offset_alterations import OffsetEntry
+from sparkmirror.connectors.offset_reset_plan import PlannedReset, ResetWish
 from sparkmirror.errors import SparkmirrorError
 from sparkmirror.formats.connect_json import Json
 from sparkmirror.formats.connect_status_records import RunState
+from sparkmirror.model import TopicPartition
 from sparkmirror.spark.flow_status import FlowSnapshot, PartitionLag
+from sparkmirror.state.offset_resets import OffsetReset
 
 
 class ApiError(SparkmirrorError):
@@ -119,6 +122,9 @@ class ConnectApi(Protocol):
     def health(self) -> tuple[int, Mapping[str, str]]:
         """200, 503 while starting or 500, with `status` and `message`."""
 
+    def readiness(self) -> tuple[int, Mapping[str, str]]:
+        """200 if all flows of this process can work, else 503, with `status` and `message`."""
+
     def stage(self) -> str:
         """What the worker is doing; may be "". Does not block."""
 
@@ -185,6 +191,15 @@ class ConnectApi(Protocol):
 
     def reset_offsets(self, name: str) -> str:
         """Delete all offsets of a stopped connector; returns a message. 400, 404."""
+
+    def plan_offset_reset(self, name: str, wish: ResetWish) -> Sequence[PlannedReset]:
+        """What a reset of a source connector would change; not in Connect. 400, 404."""
+
+    def request_offset_reset(self, name: str, wish: ResetWish) -> Sequence[PlannedReset]:
+        """Store a reset, which the connector carries out when it starts. 400, 404."""
+
+    def pending_offset_resets(self, name: str) -> Mapping[TopicPartition, OffsetReset]:
+        """The stored resets that are not carried out, and refused ones. 400, 404."""
 
     def plugins(self, *, connectors_only: bool) -> list[Plugin]:
         """Connector classes, and converters."""

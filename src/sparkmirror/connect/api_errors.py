@@ -16,6 +16,13 @@ def connector_not_found(name: str) -> ApiError:
     return ApiError(HTTPStatus.NOT_FOUND, f"Connector {name} not found")
 
 
+def no_source_connector(name: str) -> ApiError:
+    """Rejects an offset reset: only a source connector has positions."""
+    return ApiError(
+        HTTPStatus.BAD_REQUEST, f"Connector {name} is no source connector: it copies no records."
+    )
+
+
 def copies_nothing(name: str) -> ApiError:
     """For the lag of a connector that has none."""
     return ApiError(HTTPStatus.NOT_FOUND, f"Connector {name} copies no topics, so it has no lag")

@@ -25,6 +25,7 @@ from sparkmirror.config.files.notices import NoticeLevel
 from sparkmirror.config.files.tracked_files import FileWatcher, format_paths, record_file_reads
 from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.rules.connector_rules import naming_mismatch
+from sparkmirror.config.settings import FlowSettings
 from sparkmirror.config.worker_config import WorkerConfig
 from sparkmirror.connect import api_errors
 from sparkmirror.connect.api import ApiError
@@ -151,6 +152,11 @@ class ConnectorConfigCache:
         known = self._known.get(name)
         return known.readable if known is not None else None
 
+    def flows(self) -> list[FlowSettings]:
+        """Return the settings of all source connectors, on any worker. Any thread."""
+        specs = [one.readable.spec for one in [*self._known.values()]]
+        return [one.settings for one in specs if one is not None and one.copies]
+
     @property
     def has_source(self) -> bool:
         """Whether any worker has a source connector."""
@@ -215,14 +221,16 @@ class ConnectorConfigCache:
         if old.is_valid and not newer.is_valid:
             reasons = " ".join(newer.errors)
             known.error = f"a file that it refers to has changed and cannot be used: {reasons}"
-            _log.error(f"Connector {name} keeps its settings: {known.error}")
+            _log.error(
+                f"Connector {name} keeps its settings: {known.error}", extra={"connector": name}
+            )
             return False
         known.error = ""
         if _is_equivalent(old, newer):
             return False
         known.readable = newer
         because = f"{files} changed" if files else "the worker's own credentials changed"
-        _log.info(f"Connector {name} restarts: {because}")
+        _log.info(f"Connector {name} restarts: {because}", extra={"connector": name})
         return True
 
     def _parse(self, name: str, config: Config) -> ParsedConfig:
@@ -236,13 +244,14 @@ class ConnectorConfigCache:
     def _log_result(self, name: str, now: ParsedConfig, before: ParsedConfig | None = None) -> None:
         """Log errors and warnings that the previous configuration did not have."""
         if not now.is_valid and (before is None or not before.is_valid):
-            _log.error(f"Connector {name} cannot run: {' '.join(now.errors)}")
+            reasons = " ".join(now.errors)
+            _log.error(f"Connector {name} cannot run: {reasons}", extra={"connector": name})
         if now.parsed is None:
             return
         said = before.parsed.notices if before is not None and before.parsed is not None else ()
         for notice in now.parsed.notices:
             if notice.level is NoticeLevel.WARNING and notice not in said:
-                _log.warning(f"Connector {name}: {notice.message}")
+                _log.warning(f"Connector {name}: {notice.message}", extra={"connector": name})
 
     def _compare_connectors(self) -> None:
         usable = {

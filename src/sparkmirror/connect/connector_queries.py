@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from http import HTTPStatus
 
@@ -18,6 +18,7 @@ from sparkmirror.config.keys.connector_classes import (
     resolve_class_name,
 )
 from sparkmirror.config.keys.worker_keys import BYTE_ARRAY_CONVERTER
+from sparkmirror.config.settings import FlowSettings
 from sparkmirror.config.worker_config import WorkerConfig
 from sparkmirror.connect import api_errors
 from sparkmirror.connect.api import (
@@ -31,10 +32,19 @@ from sparkmirror.connect.api import (
 )
 from sparkmirror.connect.config_cache import without_providers
 from sparkmirror.connect.log_levels import LogLevels
+from sparkmirror.connect.offset_reset_requests import (
+    pending_resets,
+    planned_reset,
+    requested_reset,
+)
 from sparkmirror.connectors.desired_state import InstanceView
-from sparkmirror.errors import ConfigError
+from sparkmirror.connectors.offset_reset_plan import PlannedReset, ResetWish
+from sparkmirror.errors import ConfigError, join_sentences
 from sparkmirror.formats.connect_fields import Config
 from sparkmirror.formats.connect_status_records import RunState
+from sparkmirror.model import TopicPartition
+from sparkmirror.spark.flow_status import FlowSnapshot, FlowStatus
+from sparkmirror.state.offset_resets import OffsetReset
 
 
 class ConnectorQueries(ABC):
@@ -54,6 +64,10 @@ class ConnectorQueries(ABC):
     @abstractmethod
     def _tasks(self, name: str) -> Sequence[Config]:
         """The task configs of a connector that exists."""
+
+    @abstractmethod
+    def _source_settings(self, name: str) -> FlowSettings:
+        """The settings of a source connector; ApiError 404, or 400 for another class."""
 
     @abstractmethod
     def _worker_config(self) -> WorkerConfig:
@@ -86,9 +100,21 @@ class ConnectorQueries(ABC):
         return found.tasks[task]
 
     def _lag_of(self, name: str, view: InstanceView | None) -> ConnectorLag:
-        if view is None or not view.snapshot.copies:
+        if view is not None and view.snapshot.copies:
+            return ConnectorLag(name, view.snapshot, view.partition_lags())
+        class_name = self._configs()[name].get("connector.class") or ""
+        if view is not None or resolve_class_name(class_name) is not ConnectorClass.SOURCE:
             raise api_errors.copies_nothing(name)
-        return ConnectorLag(name, view.snapshot, view.partition_lags())
+        return ConnectorLag(name, FlowStatus(name).snapshot(), ())  # it has not been started yet
+
+    def plan_offset_reset(self, name: str, wish: ResetWish) -> Sequence[PlannedReset]:
+        return planned_reset(self._source_settings(name), wish)
+
+    def request_offset_reset(self, name: str, wish: ResetWish) -> Sequence[PlannedReset]:
+        return requested_reset(self._source_settings(name), wish)
+
+    def pending_offset_resets(self, name: str) -> Mapping[TopicPartition, OffsetReset]:
+        return pending_resets(self._source_settings(name))
 
     def plugins(self, *, connectors_only: bool) -> list[Plugin]:
         found = [Plugin(one.java_name, "source", PLUGIN_VERSION) for one in ConnectorClass]
@@ -130,6 +156,17 @@ class ConnectorQueries(ABC):
 
     def logger(self, name: str) -> LogLevel:
         return self._levels.get(name)
+
+
+def readiness(flows: Iterable[FlowSnapshot]) -> tuple[int, Mapping[str, str]]:
+    """Return 200 if all flows can work, else 503 with the reason of each that cannot."""
+    waiting = [
+        f"{one.flow}: {one.state.value} {one.reason}".rstrip() for one in flows if not one.can_work
+    ]
+    if waiting:
+        message = join_sentences(waiting)
+        return HTTPStatus.SERVICE_UNAVAILABLE, {"status": "not ready", "message": message}
+    return HTTPStatus.OK, {"status": "ready", "message": "All flows of this process can work."}
 
 
 def as_restarting(

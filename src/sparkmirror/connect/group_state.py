@@ -170,7 +170,7 @@ class GroupState:
             except ClusterError as error:
                 self._retry_at = time.monotonic() + _BLIND_SECONDS
                 _log.warning(
-                    f"The topics of the group cannot be read; answers may be out of date: {error}"
+                    f"Cannot read the topics of the group, retrying; answers may be old: {error}"
                 )
 
     def drain_events(self) -> list[ConfigEvent]:

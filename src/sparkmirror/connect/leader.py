@@ -111,7 +111,7 @@ class GroupLeader:
             self._is_leading = False
             raise api_errors.stale_configuration() from error
         except ClusterError as error:
-            _log.warning(f"The config topic could not be written: {error}")
+            _log.warning(f"Cannot write the config topic; the request got status 500: {error}")
             raise api_errors.config_write_failed() from error
 
     def refresh(self) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 from sparkmirror.connect.api import ApiError
 from sparkmirror.connect.config_cache import ConnectorConfigCache
@@ -53,6 +54,7 @@ class Reconciler:
         self._announce = announce
         self._lock = threading.Lock()
         self._assigned: frozenset[str] = frozenset()
+        self._last_assigned: frozenset[str] = frozenset()  # shown after the membership was lost
         self._last_connectors: frozenset[str] | None = None  # that the group was asked to share
 
     # --- any thread
@@ -60,7 +62,7 @@ class Reconciler:
     def assign(self, names: Collection[str]) -> None:
         """Run these, and nothing else, from now on."""
         with self._lock:
-            self._assigned = frozenset(names)
+            self._assigned = self._last_assigned = frozenset(names)
 
     def revoke(self, names: Collection[str]) -> None:
         """Do not run these any more."""
@@ -74,16 +76,20 @@ class Reconciler:
     # --- the supervisor's thread
 
     def poll(self) -> DesiredConnectors:
-        """The connectors that are assigned here; none while the worker is not a member."""
+        """The connectors that are assigned here; on standby while the worker is not a member."""
         restarts = self._take_restarts()
         configs = self._group_state.configs
         self._rejoin_if_changed(configs)
         self._config_cache.update(configs.configs)
-        mine = self._assigned & configs.configs.keys() if self._membership.is_member else ()
+        is_member = self._membership.is_member
+        mine = (self._assigned if is_member else self._last_assigned) & configs.configs.keys()
+        connectors = {name: self._desired_connector(name, configs) for name in sorted(mine)}
+        if not is_member:  # their lag must not disappear because the group cannot be reached
+            connectors = {
+                name: replace(one, desired=DesiredState.STANDBY) for name, one in connectors.items()
+            }
         return DesiredConnectors(
-            {name: self._desired_connector(name, configs) for name in sorted(mine)},
-            restarts,
-            expects_copying=self._config_cache.has_source,
+            connectors, restarts, expects_copying=self._config_cache.has_source
         )
 
     def announce(self, names: Collection[str]) -> None:
@@ -119,4 +125,6 @@ class Reconciler:
         try:
             self._levels.set(logger, level)
         except ApiError as error:
-            _log.warning(f"Logger {logger}: {error}")
+            _log.warning(
+                f"Logger {logger} keeps its level: {error} PUT /admin/loggers/{logger} again."
+            )

@@ -134,7 +134,10 @@ class Reporter:
                 self._group_state.write_statuses(updates)
             except ClusterError as error:
                 # The next owner overwrites them; without one the next leader removes them.
-                _log.warning(f"The statuses of {', '.join(known)} could not be written: {error}")
+                _log.warning(
+                    f"Cannot write the statuses of {', '.join(known)}; their next worker will: "
+                    f"{error}"
+                )
 
     # --- its thread
 
@@ -159,7 +162,7 @@ class Reporter:
 
     def _on_failure(self, sentence: str, *, slow: bool = False) -> None:
         if not self.problem:
-            _log.warning(f"Statuses cannot be written: {sentence}")
+            _log.warning(f"Cannot write statuses, retrying: {sentence}")
         self.problem = sentence
         self._wake.wait(self._backoff.next_pause(slow=slow))
 

@@ -24,6 +24,7 @@ class Startup:
     stage: str = "starting"
     cluster_id: str = ""
     is_started: bool = False
+    has_joined: bool = False  # its group, once
     failure: BaseException | None = None  # why it cannot start
     stopping: threading.Event = field(default_factory=threading.Event)
 
@@ -48,7 +49,7 @@ class Startup:
                     self.failure = error
                     return False
                 if self.stage != str(error):
-                    _log.warning(f"The worker cannot start yet: {error}")
+                    _log.warning(f"The worker cannot start yet, retrying: {error}")
                 self.stage = str(error)
                 self.stopping.wait(backoff.next_pause())
             else:

@@ -80,7 +80,7 @@ class TaskPublisher:
         except (ApiError, ClusterError) as error:
             sentence = f"its tasks could not be published: {error.__cause__ or error}"
             if self._failed.setdefault(name, _PublishBackoff()).failed(sentence):
-                _log.warning(f"Connector {name}: {sentence}")
+                _log.warning(f"Connector {name}: {sentence}", extra={"connector": name})
             return False
         self._failed.pop(name, None)
         return True

@@ -11,10 +11,13 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from http import HTTPStatus
 
 from sparkmirror import __version__
 from sparkmirror.config.connector_config import PLUGIN_VERSION, connector_class, read_connector
+from sparkmirror.config.keys.connector_classes import ConnectorClass
+from sparkmirror.config.settings import FlowSettings
 from sparkmirror.config.worker_config import WorkerConfig
 from sparkmirror.connect import api_errors
 from sparkmirror.connect.api import (
@@ -28,7 +31,7 @@ from sparkmirror.connect.api import (
     StateInfo,
 )
 from sparkmirror.connect.config_cache import CheckedConfig, ConnectorConfigCache
-from sparkmirror.connect.connector_queries import ConnectorQueries, as_restarting
+from sparkmirror.connect.connector_queries import ConnectorQueries, as_restarting, readiness
 from sparkmirror.connect.group_state import GroupState
 from sparkmirror.connect.leader import GroupLeader, topic_error
 from sparkmirror.connect.log_levels import LogLevels, check_level
@@ -38,8 +41,8 @@ from sparkmirror.connect.signatures import verify_signature
 from sparkmirror.connect.startup import Startup
 from sparkmirror.connect.stored_offsets import ConnectorOffsetStore
 from sparkmirror.connect.task_publisher import put_tasks_if_started
-from sparkmirror.connectors.desired_state import InstanceView, Restart
-from sparkmirror.errors import ArgumentError, ClusterError, ConfigError
+from sparkmirror.connectors.desired_state import DesiredState, InstanceView, Restart
+from sparkmirror.errors import ArgumentError, ClusterError, ConfigError, join_sentences
 from sparkmirror.formats.connect_config_records import LoggerLevel, RestartRequest, TargetState
 from sparkmirror.formats.connect_fields import Config
 from sparkmirror.formats.connect_json import Json
@@ -102,11 +105,11 @@ class WorkerApi(ConnectorQueries):
         }
 
     def health(self) -> tuple[int, Mapping[str, str]]:
-        """Ready once this worker has joined its group."""
+        """Healthy once this worker has joined its group; a restart would not bring a cluster up."""
         failure = self._startup.failure
         if failure is not None:
             return 500, {"status": "unhealthy", "message": str(failure)}
-        if not self._startup.is_started or self._membership.generation < 0:
+        if not (self._startup.is_started and self._startup.has_joined):
             stage = self.stage()
             message = "Worker is still starting up."
             return 503, {
@@ -115,6 +118,17 @@ class WorkerApi(ConnectorQueries):
             }
         message = "Worker has completed startup and is ready to handle requests."
         return 200, {"status": "healthy", "message": message}
+
+    def readiness(self) -> tuple[int, Mapping[str, str]]:
+        """Ready if the worker is a member of its group and its connectors can work."""
+        status, body = self.health()
+        reason = body["message"] if status != HTTPStatus.OK else self.stage()
+        if not reason and not self._membership.is_member:
+            reason = "Worker is joining its group."
+        if reason:
+            return HTTPStatus.SERVICE_UNAVAILABLE, {"status": "not ready", "message": reason}
+        views = self._instances().values()
+        return readiness(one.snapshot for one in views if one.desired is DesiredState.RUNNING)
 
     def stage(self) -> str:
         """What the worker is doing, or why it cannot work."""
@@ -135,20 +149,40 @@ class WorkerApi(ConnectorQueries):
         if name not in self._configs() or known is None:
             return None
         tasks = {task: _state_info(one) for task, one in statuses.tasks(name).items()}
-        return ConnectorStateInfo(name, _state_info(known), tasks)
+        connector = _state_info(known)
+        if problem := self.stage():  # nobody here can read or write the status topic
+            warning = f"This status may be out of date: {problem}"
+            connector = replace(connector, warning=join_sentences((connector.warning, warning)))
+            view = self._instances().get(name)
+            if view is not None and view.desired is DesiredState.STANDBY:  # they run nowhere
+                tasks = {
+                    task: replace(one, state=RunState.UNASSIGNED) for task, one in tasks.items()
+                }
+        return ConnectorStateInfo(name, connector, tasks)
 
     def _tasks(self, name: str) -> Sequence[Config]:
         return self._group_state.configs.tasks(name)
+
+    def _source_settings(self, name: str) -> FlowSettings:
+        config = self.info(name).config
+        try:
+            if connector_class(config) is not ConnectorClass.SOURCE:
+                raise api_errors.no_source_connector(name)
+            return read_connector(config, self._file).settings
+        except ConfigError as error:
+            raise ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, str(error)) from error
 
     def _worker_config(self) -> WorkerConfig:
         return self._file
 
     def lag(self, name: str) -> ConnectorLag:
-        """Return the lag; the worker to which the connector is assigned knows it."""
+        """Return the lag; the worker to which the connector is or was assigned knows it."""
         if name not in self._configs():
             raise api_errors.connector_not_found(name)
-        self._require_owner(name)
-        return self._lag_of(name, self._instances().get(name))
+        view = self._instances().get(name)
+        if view is None or self._membership.is_member:
+            self._require_owner(name)
+        return self._lag_of(name, view)
 
     def topics(self, name: str) -> list[str]:
         self._startup.require()

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sparkmirror.config.settings import FlowSettings
+from sparkmirror.connectors.loop_forecast import LoopForecast
 from sparkmirror.connectors.recreated_topics import find_recreated
 from sparkmirror.connectors.source_topics import MirroredPartition
 from sparkmirror.formats.source_offsets import StoredPosition
@@ -18,6 +19,7 @@ from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.kafka.groups import GroupAdmin
 from sparkmirror.kafka.log_dirs import log_sizes
 from sparkmirror.model import TopicPartition
+from sparkmirror.quantities import and_more, counted
 from sparkmirror.state.incidents import STOP
 from sparkmirror.topology.forecast import Forecast, PartitionBacklog, summarize_backlogs
 
@@ -43,6 +45,7 @@ def read_backlog(
     client: ClusterClient,
     mirrored: Sequence[MirroredPartition],
     stored: Mapping[TopicPartition, StoredPosition],
+    loops: LoopForecast,
 ) -> BacklogForecast:
     """Read the amount to copy; `client` is the source's."""
     partitions = [one.source for one in mirrored]
@@ -59,11 +62,24 @@ def read_backlog(
     sizes = log_sizes(client, behind)
     backlogs = [
         PartitionBacklog(
-            tp, first.found[tp], end.found[tp], starts.positions[tp], sizes.found.get(tp)
+            tp,
+            first.found[tp],
+            end.found[tp],
+            starts.positions[tp],
+            sizes.found.get(tp),
+            loops.skipped(tp, max(starts.positions[tp], first.found[tp]), end.found[tp]),
         )
         for tp in known
     ]
     notices = [f"{_abbreviated(tps)}: {reason}" for reason, tps in sorted(starts.waiting.items())]
+    skipped = [one for one in backlogs if one.skipped]
+    if skipped:
+        records = counted(sum(one.skipped for one in skipped), "record")
+        topics = sorted({one.source.topic for one in skipped})
+        notices.append(
+            f"topic '{topics[0]}'{and_more(len(topics) - 1)}: {records} that other flows have "
+            "copied to the source will be skipped"
+        )
     if failed:
         reason = str(failed[min(failed)])
         notices.append(f"{_abbreviated(sorted(failed))}: not in the forecast: {reason}")

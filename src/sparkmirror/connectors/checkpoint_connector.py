@@ -89,7 +89,10 @@ class MirrorCheckpointConnector:
                 )
                 self._loop(rounds, cleaner)
         except Exception as error:  # noqa: BLE001 - a thread's root: report it in the status
-            _log.exception("%s: the checkpoint connector failed", self._flow)
+            _log.exception(
+                "%s: the checkpoint connector failed unexpectedly; restart it and report the trace",
+                self._flow,
+            )
             self._status.set_problem("checkpoints", f"ended: {type(error).__name__}: {error}")
             self.failure = traceback.format_exc()
 

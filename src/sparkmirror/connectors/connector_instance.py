@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import traceback
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
@@ -28,6 +28,7 @@ from sparkmirror.connectors.desired_state import ConnectorSpec
 from sparkmirror.connectors.foreign_writers import ForeignWriters
 from sparkmirror.connectors.heartbeat_connector import MirrorHeartbeatConnector
 from sparkmirror.connectors.internal_topic_setup import InternalTopicSetup
+from sparkmirror.connectors.loop_protection import LoopProtection
 from sparkmirror.connectors.on_demand_topics import OnDemandTopics
 from sparkmirror.connectors.source_connector import MirrorSourceConnector
 from sparkmirror.errors import ClusterError, SparkmirrorError
@@ -36,6 +37,7 @@ from sparkmirror.spark.control_server import ControlServer
 from sparkmirror.spark.epoch_runner import EpochRunner
 from sparkmirror.spark.flow_status import FlowState, FlowStatus
 from sparkmirror.spark.slots import FlowCapacity
+from sparkmirror.system.log_scope import ScopedThread
 from sparkmirror.task.messages import Progress
 from sparkmirror.topology.internal_topics import connector_topics, internal_topics
 from sparkmirror.topology.replication_factors import ReplicationFactorChooser
@@ -94,8 +96,12 @@ class ConnectorInstance:
         status: FlowStatus,
         factors: ReplicationFactorChooser,
         spark: SparkProvider,
+        configured_flows: Callable[[], Sequence[FlowSettings]] = tuple,
     ) -> None:
-        """ConfigError, or whatever a class of the user's raises."""
+        """`configured_flows` are all flows of the file, or of the Connect cluster.
+
+        ConfigError, or whatever a class of the user's raises.
+        """
         settings = spec.settings
         self._spec = spec
         self._status = status
@@ -118,10 +124,10 @@ class ConnectorInstance:
         elif settings.enabled and spec.kind is ConnectorClass.CHECKPOINT:
             self._checkpoint = MirrorCheckpointConnector(settings, policy, status)
         elif settings.enabled:
-            self._source = _build_source(spec, policy, factors, status, spark)
+            self._source = _build_source(spec, policy, factors, status, spark, configured_flows)
         # None: heartbeats without an interval, or a disabled flow
         self._connector: Connector | None = self._source or self._checkpoint or self._heartbeat
-        self._thread = threading.Thread(
+        self._thread = ScopedThread(
             target=self._run, name=f"{settings.flow}/{_THREADS[spec.kind]}", daemon=True
         )
 
@@ -201,7 +207,11 @@ class ConnectorInstance:
         except SparkmirrorError as error:
             self._status.set_state(FlowState.FAILED, str(error), traceback.format_exc())
         except Exception as error:  # noqa: BLE001 - a thread's root: the status must tell
-            _log.exception("%s: the %s failed", self._status.name, self._spec.kind.value)
+            _log.exception(
+                "%s: %s failed unexpectedly; restart it and report the trace",
+                self._status.name,
+                self._spec.kind.value,
+            )
             reason = f"{type(error).__name__}: {error}"
             self._status.set_state(FlowState.FAILED, reason, traceback.format_exc())
         finally:
@@ -232,10 +242,12 @@ def _build_source(
     factors: ReplicationFactorChooser,
     status: FlowStatus,
     spark: SparkProvider,
+    configured_flows: Callable[[], Sequence[FlowSettings]],
 ) -> MirrorSourceConnector:
     settings = spec.settings
     on_demand_topics = OnDemandTopics(settings, policy.replication, factors, status)
-    foreign_writers = ForeignWriters(settings, status)
+    loops = LoopProtection(settings, factors, status, configured_flows)
+    foreign_writers = ForeignWriters(settings, status, loops)
 
     def on_progress(progress: Progress) -> None:
         status.on_progress(progress)
@@ -250,16 +262,19 @@ def _build_source(
         on_waiting=status.set_waiting_splits,
         before=status.epoch,
     )
-    return MirrorSourceConnector(
+    connector = MirrorSourceConnector(
         settings,
         policy,
         factors,
         status,
         epochs,
         on_demand_topics,
+        loops,
         capacity=lambda: spark.capacity(spec.label),
         once=spec.is_bounded,
     )
+    loops.on_change = connector.end_epoch
+    return connector
 
 
 def _build_heartbeat(

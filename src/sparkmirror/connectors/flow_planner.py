@@ -9,7 +9,7 @@ thread-safe.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -19,6 +19,7 @@ from sparkmirror.connectors.acl_sync import AclSync
 from sparkmirror.connectors.backlog import read_backlog
 from sparkmirror.connectors.cluster_view import ClusterView
 from sparkmirror.connectors.group_sync import GroupSync
+from sparkmirror.connectors.loop_forecast import forecast_loops
 from sparkmirror.connectors.source_topics import MirroredPartition, topic_rules
 from sparkmirror.connectors.topic_deletion_sync import plan_topic_deletions
 from sparkmirror.errors import BrokerError, SparkmirrorError
@@ -60,6 +61,7 @@ _NOT_MOVED = (
     GroupPositionState.ACTIVE,
     GroupPositionState.AHEAD,
     GroupPositionState.TOO_OLD,
+    GroupPositionState.COPIED_AGAIN,
     GroupPositionState.BEHIND_LOG_START,
 )
 ProgressCallback = Callable[[str], None]
@@ -70,6 +72,7 @@ T = TypeVar("T")
 class _SharedPlanState:
     """State that the plans of all flows share."""
 
+    flows: Sequence[FlowSettings]
     changes: dict[str, ProjectedChanges] = field(
         default_factory=lambda: defaultdict(ProjectedChanges)
     )  # by alias
@@ -77,14 +80,21 @@ class _SharedPlanState:
 
 
 def build_plans(
-    flows: Sequence[FlowSettings], on_progress: ProgressCallback = lambda _: None
+    flows: Sequence[FlowSettings],
+    on_progress: ProgressCallback = lambda _: None,
+    configured: Collection[FlowSettings] = (),
 ) -> tuple[list[FlowPlan], list[tuple[Flow, str]]]:
-    """Return the plans, and the flows that could not be read with the reason."""
+    """Return the plans, and the flows that could not be read with the reason.
+
+    `configured` are all flows of the file, which may form cycles with these.
+    """
     ordered = sorted(flows, key=lambda one: one.flow)
     unread: dict[Flow, str] = {}
     while True:
         try:
-            plans = _plan_all([one for one in ordered if one.flow not in unread], on_progress)
+            shared = _SharedPlanState([one for one in configured or ordered if one.enabled])
+            read = [one for one in ordered if one.flow not in unread]
+            plans = _plan_all(read, shared, on_progress)
         except _FlowUnreadableError as error:  # plan the others without it
             unread[error.flow] = str(error)
         else:
@@ -97,8 +107,9 @@ class _FlowUnreadableError(Exception):
         self.flow = flow
 
 
-def _plan_all(flows: Sequence[FlowSettings], on_progress: ProgressCallback) -> list[FlowPlan]:
-    shared = _SharedPlanState()
+def _plan_all(
+    flows: Sequence[FlowSettings], shared: _SharedPlanState, on_progress: ProgressCallback
+) -> list[FlowPlan]:
     with ExitStack() as stack:
         planners = [stack.enter_context(_FlowPlanner(one, shared, on_progress)) for one in flows]
         for planner in planners:
@@ -362,7 +373,10 @@ class _FlowPlanner(Closable):
 
     def _forecast(self, stored: Mapping[TopicPartition, StoredPosition]) -> Forecast:
         self._on_progress(f"{self._flow}: reading the amount to copy")
-        backlog = read_backlog(self._settings, self._source.client, self._partitions(), stored)
+        client, partitions = self._source.client, self._partitions()
+        configured = self._shared.flows
+        loops = forecast_loops(self._settings, self._policy, configured, partitions, client)
+        backlog = read_backlog(self._settings, client, partitions, stored, loops)
         for sentence in backlog.notices:
             self._note(sentence)
         return backlog.forecast

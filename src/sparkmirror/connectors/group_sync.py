@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sparkmirror.config.settings import FlowSettings
+from sparkmirror.connectors.origin_maps import OriginMaps
 from sparkmirror.errors import BrokerError
 from sparkmirror.formats.mm2_records import Checkpoint
 from sparkmirror.kafka.admin import ClusterAdmin
@@ -67,6 +68,14 @@ class GroupSync(Closable):
         self.map = MapTopic(self._target_client, offset_map_topic(names, flow.source))
         # Of the flow in the other direction: for groups that return to the target's own topics.
         self._reverse_map = MapTopic(self._source_client, offset_map_topic(names, flow.target))
+        self._origins = OriginMaps(
+            settings,
+            policy,
+            self._source_client,
+            self._target_client,
+            self.map,
+            self._reverse_map,
+        )
         on_source = settings.source.offset_syncs_location == "source"
         self._syncs = OffsetSyncLog(
             self._source_client if on_source else self._target_client,
@@ -79,6 +88,7 @@ class GroupSync(Closable):
 
     def close(self) -> None:
         """Close the connections; a later call connects again."""
+        self._origins.close()
         self._source_client.close()
         self._target_client.close()
 
@@ -179,12 +189,17 @@ class GroupSync(Closable):
                 if is_needed:
                     self._problems.append(str(error))
         self._reverse_map.invalid.clear()  # its own flow deletes them
+        self._origins.expire()
 
     def translate(self, tp: TopicPartition, offset: int) -> Translation | None:
         """Translate exactly by the map; what it does not contain, by MM2's rule."""
         if self._comes_from_target(tp.topic):
             original = TopicPartition(self._remote_name(tp.topic), tp.partition)
             return self._reverse_map.to_source(original, offset)
+        if (two_way := self._origins.translation(tp.topic)) is not None:
+            found = two_way.translate(tp, offset)
+            if found is not None and found.fit is not Fit.BEFORE:
+                return found
         by_map = self.map.to_target(tp, offset)
         if by_map is None or by_map.fit is Fit.BEFORE:
             return more_conservative(by_map, self._syncs.to_target(tp, offset))
@@ -194,6 +209,12 @@ class GroupSync(Closable):
             if near is not None:
                 return Translation(max(by_map.offset, min(near.offset, until)), Fit.NEAR)
         return by_map
+
+    def translate_back(self, tp: TopicPartition, offset: int) -> Translation | None:
+        """Translate an offset of the target back; `tp` has the topic's name on the source."""
+        if (two_way := self._origins.translation(tp.topic)) is not None:
+            return two_way.back.translate(tp, offset)
+        return self.map.to_source(tp, offset)
 
     def empty_partitions(self, partitions: Sequence[TopicPartition]) -> set[TopicPartition]:
         """Return the source partitions without records."""

@@ -106,7 +106,7 @@ class MirrorHeartbeatConnector:
             self._loop()
         except Exception as error:
             # A thread's root: report it in the status.
-            log.exception(f"{self._flow}/heartbeat: heartbeats have ended.")
+            log.exception(f"{self._flow}: heartbeats ended unexpectedly; restart the connector.")
             self._status = replace(self._status, state=HeartbeatState.FAILED, error=repr(error))
         finally:
             self._client.close()
@@ -140,13 +140,13 @@ class MirrorHeartbeatConnector:
     def _succeeded(self) -> None:
         before = self._status
         if before.state is HeartbeatState.RETRYING:
-            log.info(f"{self._flow}/heartbeat: heartbeats reach '{self._target.alias}' again.")
+            log.info(f"{self._flow}: heartbeats reach '{self._target.alias}' again")
         self._status = HeartbeatStatus(HeartbeatState.RUNNING, before.count + 1)
         self._on_written()
 
     def _failed(self, error: ClusterError) -> None:
         if self._status.state is HeartbeatState.RUNNING:
-            log.warning(f"{self._flow}/heartbeat: heartbeat failed, retrying: {error}")
+            log.warning(f"{self._flow}: heartbeats: {error} Retrying.")
         self._status = replace(
             self._status,
             state=HeartbeatState.RETRYING,

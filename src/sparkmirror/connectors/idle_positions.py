@@ -33,19 +33,25 @@ class IdlePositions(Closable):
     def __init__(self, settings: FlowSettings, policy: FlowPolicy) -> None:
         self._settings = settings
         self._rules = topic_rules(policy, settings.flow)
-        self._source = ClusterClient(_impatient(settings.source_admin))
-        self._state = ClusterClient(_impatient(settings.state_cluster))
+        self.source = ClusterClient(_impatient(settings.source_admin))
+        self.target = ClusterClient(_impatient(settings.target_admin))
+        self.is_state_on_target = settings.state_cluster == settings.target_admin
+        self._state = (
+            self.target
+            if self.is_state_on_target
+            else ClusterClient(_impatient(settings.state_cluster))
+        )
         self._stored = StoredPositionReader(
             self._state,
             settings.internal_topics.offsets,
             connector=settings.source.name,
             source_alias=settings.flow.source,
         )
-        self.source_admin = ClusterAdmin(self._source.connection, self._source)
+        self.source_admin = ClusterAdmin(self.source.connection, self.source)
 
     def close(self) -> None:
-        self._source.close()
-        self._state.close()
+        for client in (self.source, self.target, self._state):
+            client.close()
 
     def partitions(self) -> list[MirroredPartition]:
         """Read the partitions that the flow mirrors; ClusterError."""
@@ -69,7 +75,7 @@ class IdlePositions(Closable):
         reset = self._settings.fetch.auto_offset_reset
         level = self._settings.fetch.isolation_level
         end = self.source_admin.end_offsets(new, level).found if new and reset == "latest" else {}
-        in_group = initial_offsets(self._settings, self._source) if new else {}
+        in_group = initial_offsets(self._settings, self.source) if new else {}
         found = starting_positions(
             partitions, stored, first, end, self._settings, in_group=in_group
         )

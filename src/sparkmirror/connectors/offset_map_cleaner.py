@@ -47,6 +47,7 @@ class OffsetMapCleaner:
         keys = [*self._confirmed_invalid(), *found]
         for at in range(0, len(keys), _CHUNKS_PER_REQUEST):
             self._map.delete(keys[at : at + _CHUNKS_PER_REQUEST])
+        self._map.forget_finished_copies()
         self._truncated |= above
         for tp in [*self._truncated]:
             self._report(tp, log_starts.get(tp))

@@ -20,6 +20,8 @@ from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.spark.flow_status import FlowStatus
 from sparkmirror.state.incidents import Incident
 from sparkmirror.state.ledger import append_entries, entry_for_incident
+from sparkmirror.state.remedies import with_command
+from sparkmirror.system.log_scope import ScopedThread
 from sparkmirror.topology.internal_topics import (
     EnsuredTopic,
     EnsureOutcome,
@@ -46,6 +48,7 @@ class OnDemandTopics:
         status: FlowStatus,
     ) -> None:
         self._flow = settings.flow
+        self._connector = settings.source.name
         self._target = settings.target_admin
         self._factors = factors
         self._creates = settings.source.topic_creation_enabled
@@ -65,7 +68,7 @@ class OnDemandTopics:
             if not topics or time.monotonic() < self._not_before:
                 return
             self._busy |= {topic.name for topic in topics}
-        threading.Thread(
+        ScopedThread(
             target=self._create, args=(topics,), name=f"{self._flow}/on-demand-topics", daemon=True
         ).start()
 
@@ -74,10 +77,10 @@ class OnDemandTopics:
 
         A failed write shows in the status and does not stop copying.
         """
+        flow = str(self._flow)
+        incidents = [with_command(one, flow, self._connector) for one in incidents]
         self._status.add_incidents(incidents)
-        entries = [
-            entry_for_incident(str(self._flow), one) for one in incidents if one.belongs_in_ledger
-        ]
+        entries = [entry_for_incident(flow, one) for one in incidents if one.belongs_in_ledger]
         if not entries:
             return
         problem = ""

@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from sparkmirror.config.settings import ExactlyOnce, FlowSettings
 from sparkmirror.connectors.acl_sync import AclSync
+from sparkmirror.connectors.loop_protection import LoopProtection
 from sparkmirror.connectors.on_demand_topics import OnDemandTopics
 from sparkmirror.connectors.source_topics import MirroredPartitions, SourceTopics, topic_rules
 from sparkmirror.connectors.start_positions import StartPositions
@@ -23,6 +24,7 @@ from sparkmirror.connectors.topic_deletion_sync import TopicDeletionSync
 from sparkmirror.connectors.topology_sync import TopologySync
 from sparkmirror.connectors.transactional_start_positions import TransactionalStartPositions
 from sparkmirror.errors import ClusterError, WireError
+from sparkmirror.formats.producer_registry import PRODUCERS_TOPIC
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.descriptions import LogEnd
 from sparkmirror.model import TopicPartition
@@ -34,7 +36,7 @@ from sparkmirror.spark.flow_status import FlowState, FlowStatus
 from sparkmirror.spark.slots import FlowCapacity
 from sparkmirror.spark.spark_problem import SparkProblem
 from sparkmirror.spark.split_planner import plan_splits, task_settings
-from sparkmirror.task.messages import PartitionStart
+from sparkmirror.task.messages import PartitionStart, Split
 from sparkmirror.topology.internal_topics import offset_syncs_topic
 from sparkmirror.topology.replication_factors import ReplicationFactorChooser
 from sparkmirror.wire.backoff import Backoff
@@ -61,6 +63,7 @@ class MirrorSourceConnector:
         status: FlowStatus,
         epochs: EpochRunner,
         on_demand_topics: OnDemandTopics,
+        loops: LoopProtection,
         *,
         capacity: Callable[[], FlowCapacity],
         once: bool,
@@ -69,26 +72,28 @@ class MirrorSourceConnector:
         self._flow = settings.flow
         self._status = status
         self._epochs = epochs
+        self._loops = loops
         self._capacity = capacity
         self._usable_splits = settings.source.tasks_max  # fewer after an epoch with idle splits
         self._once = once
         self._names = policy.replication
         self._stop = threading.Event()
         self._changed = threading.Event()
-        self._topics = SourceTopics(settings, policy, factors, status, self._topics_changed)
+        self._topics = SourceTopics(settings, policy, factors, status, self.end_epoch)
         rules = topic_rules(policy, self._flow)
         map_topic = offset_map_topic(self._names, self._flow.source)
         self._start_positions = (
-            TransactionalStartPositions(settings, status, on_demand_topics, map_topic)
+            TransactionalStartPositions(settings, status, on_demand_topics, loops, map_topic)
             if settings.transactions.is_enabled
-            else StartPositions(settings, status, on_demand_topics)
+            else StartPositions(settings, status, on_demand_topics, loops)
         )
         deleted = TopicDeletionSync(
             settings, rules, status, map_topic, self._start_positions.forget_topic
         )
         acls = AclSync(settings, policy, status)
-        self._topology = TopologySync(settings, rules, status, self._topics, acls, deleted)
+        self._topology = TopologySync(settings, rules, status, self._topics, acls, deleted, loops)
         self._ends: dict[TopicPartition, LogEnd] = {}  # where a bounded run ends
+        self._ready_topics: Container[str] = ()
         self._map_topic = map_topic
         self._syncs_topic = offset_syncs_topic(settings, self._names)
 
@@ -96,9 +101,13 @@ class MirrorSourceConnector:
         """Copy until the end. Tasks wait for topics they write, so only ready ones are named."""
         self._map_topic = self._map_topic if self._map_topic in ready_topics else ""
         self._syncs_topic = self._syncs_topic if self._syncs_topic in ready_topics else ""
+        self._ready_topics = ready_topics
         self._topics.start()
         self._topology.start()
-        self._copy()
+        try:
+            self._copy()
+        finally:
+            self._loops.close()
 
     def stop(self) -> None:
         """Ask for the end. Any thread; returns at once."""
@@ -118,7 +127,8 @@ class MirrorSourceConnector:
         """Whether a helper thread may still change topics or ACLs."""
         return self._topology.is_running or self._topics.is_running
 
-    def _topics_changed(self) -> None:
+    def end_epoch(self) -> None:
+        """Plan again, unless the run is bounded. Any thread."""
         if not self._once:
             self._changed.set()
             self._epochs.end()
@@ -127,9 +137,9 @@ class MirrorSourceConnector:
 
     def _copy(self) -> None:
         self._topics.first_round.wait()
-        if self._retry(self._start_positions.read) is None:
-            return
-        if self._once and self._retry(self._set_stop_offsets) is None:
+        steps = [self._prepare_loops, self._start_positions.read]
+        steps += [self._set_stop_offsets] if self._once else []
+        if any(self._retry(step) is None for step in steps):
             return
         backoff = Backoff()
         while not self._stop.is_set():
@@ -160,7 +170,11 @@ class MirrorSourceConnector:
                 # Partitions that wait for a person are checked again.
                 self._changed.wait(self._settings.pipeline.epoch_seconds)
                 continue
-            result = self._run_epoch(starts, most, capacity)
+            splits = self._start_positions.assign_transactional_ids(plan_splits(starts, most))
+            earlier = self._start_positions.producer_ids
+            if self._retry(partial(self._loops.register, splits, earlier)) is None:
+                break
+            result = self._run_epoch(starts, splits, capacity)
             if result.failure is not None and not self._stop.is_set():
                 self._set_problem(result.failure, f"the epoch failed: {result.failure}")
                 self._changed.wait(backoff.next_pause(slow=result.failure.is_hopeless))
@@ -198,7 +212,11 @@ class MirrorSourceConnector:
         state = FlowState.FAILED if problem.is_hopeless else FlowState.RETRYING
         self._status.set_state(state, reason)
 
+    def _prepare_loops(self) -> bool:
+        return self._loops.prepare(self._mirrored(), self._ready_topics)
+
     def _partition_starts(self, most: int) -> list[PartitionStart]:
+        self._prepare_loops()
         starts = self._start_positions.starts(self._mirrored(), self._ends, most)
         if starts and self._once and self._epochs.number:  # the source may end earlier by now
             self._set_stop_offsets()
@@ -206,9 +224,9 @@ class MirrorSourceConnector:
         return starts
 
     def _run_epoch(
-        self, starts: list[PartitionStart], most: int, capacity: FlowCapacity
+        self, starts: list[PartitionStart], splits: tuple[Split, ...], capacity: FlowCapacity
     ) -> EpochResult:
-        splits = self._start_positions.assign_transactional_ids(plan_splits(starts, most))
+        judges = any(start.skip_origins for start in starts)
         settings = task_settings(
             self._settings,
             self._start_positions.offsets_partitions,
@@ -216,6 +234,9 @@ class MirrorSourceConnector:
             dead_letters_topic=dead_letters_topic(self._names, self._flow.source),
             map_topic=self._map_topic,
             syncs_topic=self._syncs_topic,
+            source_cluster_id=self._loops.source_cluster_id,
+            target_cluster_id=self._loops.target_cluster_id,
+            registry_topic=PRODUCERS_TOPIC if judges else "",
         )
         if capacity.is_time_shared:
             turn_seconds = min(settings.epoch_seconds, _TURN_SECONDS)

@@ -14,12 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sparkmirror.config.settings import FlowSettings
-from sparkmirror.errors import BrokerError, ClusterError
+from sparkmirror.errors import BrokerError, ClusterError, join_sentences
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.descriptions import TopicDescription
 from sparkmirror.model import Flow, TopicPartition
 from sparkmirror.policy.loading import FlowPolicy
 from sparkmirror.spark.flow_status import FlowState, FlowStatus
+from sparkmirror.system.log_scope import ScopedThread
 from sparkmirror.topology.apply_topics import (
     apply_topic_plan,
     rejected_config_messages,
@@ -36,6 +37,7 @@ from sparkmirror.topology.topics import (
     remote_names,
     topics_to_create,
 )
+from sparkmirror.topology.unmatched_topics import missing_topics
 from sparkmirror.wire.backoff import Backoff
 
 _NEW_TOPIC_SECONDS = 10.0
@@ -82,6 +84,7 @@ class SourceTopics:
         self._factors = factors
         self._status = status
         self._on_change = on_change
+        self._policy = policy
         self._rules = topic_rules(
             policy, self._flow, creates=settings.source.topic_creation_enabled
         )
@@ -89,7 +92,7 @@ class SourceTopics:
         self._logged: set[str] = set()
         self._topics_with_problems: set[str] = set()
         self._noticed: set[str] = set()
-        self._thread = threading.Thread(
+        self._thread = ScopedThread(
             target=self._run, name=f"{self._flow}/source/topics", daemon=True
         )
         self.current: MirroredPartitions | None = None  # None before the first round
@@ -113,7 +116,9 @@ class SourceTopics:
         try:
             self._loop()
         except Exception as error:  # noqa: BLE001 - a thread's root: report it in the status
-            _log.exception("%s: refreshing the topics failed", self._flow)
+            _log.exception(
+                "%s: refreshing the topics failed unexpectedly; restart the connector", self._flow
+            )
             reason = f"{type(error).__name__}: {error}"
             self._status.set_state(FlowState.FAILED, reason, traceback.format_exc())
 
@@ -153,6 +158,10 @@ class SourceTopics:
     def _run_round(self, source: ClusterAdmin, target: ClusterAdmin) -> None:
         on_source, on_target = source.topics(), target.topics()
         self._report_failed(on_source.failed)
+        missing = missing_topics(
+            self._settings.policy, self._policy, self._flow.source, on_source.found
+        )
+        self._status.set_problem("missing topics", join_sentences(missing))
         names = topics_to_create(on_source.found, on_target.found, self._rules)
         configs = source.topic_configs(names).found if names else {}
         replicas = self._replicas(target) if names else 1  # not needed otherwise

@@ -14,8 +14,11 @@ import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from shlex import quote
 
 from sparkmirror.config.settings import FlowSettings
+from sparkmirror.connectors.loop_protection import LoopProtection
+from sparkmirror.connectors.offset_resets import OffsetResets
 from sparkmirror.connectors.on_demand_topics import OnDemandTopics
 from sparkmirror.connectors.recreated_topics import find_recreated
 from sparkmirror.connectors.source_topics import MirroredPartition, MirroredPartitions
@@ -24,12 +27,14 @@ from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.descriptions import LogEnd, PartialResults
 from sparkmirror.kafka.groups import GroupAdmin
-from sparkmirror.model import NO_PRODUCER, TopicPartition
+from sparkmirror.model import NO_PRODUCER, ProducerState, TopicPartition
 from sparkmirror.quantities import counted
 from sparkmirror.spark.epoch_runner import EpochResult
 from sparkmirror.spark.flow_status import FlowStatus
 from sparkmirror.state.incidents import STOP
+from sparkmirror.state.offset_resets import OffsetReset
 from sparkmirror.state.offset_store import OffsetStore
+from sparkmirror.state.remedies import flow_place
 from sparkmirror.task.messages import PartitionStart, Split
 
 _log = logging.getLogger(__name__)
@@ -55,18 +60,26 @@ class StartPositions:
     """The resume points of one flow, kept from epoch to epoch."""
 
     def __init__(
-        self, settings: FlowSettings, status: FlowStatus, on_demand_topics: OnDemandTopics
+        self,
+        settings: FlowSettings,
+        status: FlowStatus,
+        on_demand_topics: OnDemandTopics,
+        loops: LoopProtection,
     ) -> None:
         self._settings = settings
         self._flow = settings.flow
+        self._place = flow_place(str(settings.flow), settings.source.name)
         self._status = status
         self._on_demand_topics = on_demand_topics
+        self._loops = loops
         self._store = OffsetStore(
             settings.state_cluster,
             settings.internal_topics.offsets,
             connector=settings.source.name,
             source_alias=settings.flow.source,
         )
+        self._offset_resets = OffsetResets(settings, on_demand_topics.record_incidents)
+        self._resets: dict[TopicPartition, OffsetReset] = {}  # requested, not carried out yet
         self._positions: dict[TopicPartition, KnownPosition] = {}
         self._incomplete: dict[TopicPartition, StoredPosition] = {}
         self._from_beginning: set[TopicPartition] = set()  # start at the first source offset
@@ -81,6 +94,7 @@ class StartPositions:
         """Read the stored positions. Returns True, for the caller's retry loop."""
         stored = self._store.read()
         self.offsets_partitions = stored.partitions
+        self._resets = {tp: one for tp, one in stored.resets.items() if not one.error}
         for tp, position in stored.positions.items():
             self._register(tp, position)
         return True
@@ -90,8 +104,15 @@ class StartPositions:
             self._incomplete[tp] = position
             return
         self._positions[tp] = KnownPosition(position)
-        if position.producer.producer_id > self._producer.producer_id:
+        is_newer = position.producer.producer_id > self._producer.producer_id
+        if is_newer and not self._loops.is_taken(position.producer.producer_id):
             self._producer = replace(position.producer, next_sequence=0)
+
+    @property
+    def producer_ids(self) -> dict[int, str | None]:
+        """The known producer ids of the flow, with their transactional ids."""
+        stored = [known.stored.producer for known in self._positions.values()]
+        return {one.producer_id: None for one in stored if one is not None}
 
     @property
     def waiting(self) -> int:
@@ -138,6 +159,7 @@ class StartPositions:
     ) -> list[PartitionStart]:
         while self._forgotten:
             self._drop(self._forgotten.popleft())
+        self._apply_resets(mirrored)
         self._handle_recreated(mirrored)
         self._handle_truncated(mirrored)
         self._complete([one for one in mirrored if one.source not in self._positions])
@@ -147,6 +169,18 @@ class StartPositions:
             if one.source in self._positions and one.source not in self._stopped
         ]
         return [s for s in starts if s.stop_at is None or s.position < s.stop_at]
+
+    def _apply_resets(self, mirrored: MirroredPartitions) -> None:
+        """Carry out requested offset resets: no task runs now."""
+        if not self._resets:
+            return
+        stored = {tp: known.stored for tp, known in self._positions.items()}
+        moved = self._offset_resets.apply(self._resets, mirrored, self._incomplete | stored)
+        for tp, position in moved.items():
+            del self._resets[tp]
+            if position is not None:
+                self._positions.pop(tp, None)
+                self._register(tp, position)
 
     def _drop(self, topic: str) -> None:
         for known in (self._positions, self._incomplete, self._is_added):
@@ -175,6 +209,7 @@ class StartPositions:
             leader_epoch=stored.leader_epoch,
             is_handed_over=known.is_handed_over,
             map_chunk=known.map_chunk,
+            skip_origins=self._loops.skip_origins(one.source.topic),
         )
 
     def _handle_recreated(self, mirrored: MirroredPartitions) -> None:
@@ -195,7 +230,8 @@ class StartPositions:
                 self._status.set_problem(
                     f"recreated {tp}",
                     f"{self._flow.target}: {one.mirrored.remote_topic} was deleted and created "
-                    f"again, and target.recreated.policy is stop: {tp} waits",
+                    f"again, and target.recreated.policy is stop: {tp} waits; to copy it again: "
+                    f"sparkmirror offsets recopy {self._place} --topic {quote(tp.topic)}",
                 )
                 continue
             del self._positions[tp]
@@ -224,6 +260,8 @@ class StartPositions:
         if not ready:
             return
         created = self._new_positions(ready, positions)
+        if any(tp in self._incomplete and self._incomplete[tp].is_foreign for tp in created):
+            self._loops.register_java()
         self._store.write(created)
         self._log_foreign_positions(created)
         for tp, stored in created.items():
@@ -252,7 +290,7 @@ class StartPositions:
         with ClusterAdmin(self._settings.target_admin) as admin:
             is_new = self._producer.producer_id < 0
             if is_new:
-                self._producer = admin.init_producer_id()
+                self._producer = self._new_producer(admin)
             remote = {
                 one.source: TopicPartition(one.remote_topic, one.source.partition)
                 for one in partitions
@@ -266,9 +304,7 @@ class StartPositions:
             }
             unknown = [target for target, sequence in sequences.items() if sequence is None]
             if unknown and not is_new:
-                self._producer = (
-                    admin.init_producer_id()
-                )  # the old id may have written there before
+                self._producer = self._new_producer(admin)  # the old one may have written there
             producers |= dict.fromkeys(unknown, self._producer)
         for target in ends.found:
             if target not in producers:
@@ -294,6 +330,20 @@ class StartPositions:
         if ends.failed and not created:
             raise next(iter(ends.failed.values()))
         return created
+
+    def _new_producer(self, admin: ClusterAdmin) -> ProducerState:
+        """Return a new producer id, which no flow from another cluster has registered.
+
+        A target that was restored from an older copy issues ids again.
+        """
+        producer = admin.init_producer_id()
+        while self._loops.is_taken(producer.producer_id):
+            _log.warning(
+                f"{self._flow}: producer id {producer.producer_id} is registered for a flow from "
+                "another cluster; another one is used"
+            )
+            producer = admin.init_producer_id()
+        return producer
 
     def _log_foreign_positions(self, created: Iterable[TopicPartition]) -> None:
         foreign = sum(
@@ -338,7 +388,9 @@ class StartPositions:
                 self._status.set_problem(
                     f"reset {tp}",
                     f"{self._flow.source}: {tp}: no offset is stored and auto.offset.reset is "
-                    "none; store an offset or set it to earliest or latest",
+                    "none; set it to earliest or latest, or choose a start: sparkmirror offsets "
+                    f"reset {self._place} --topic {quote(tp.topic)} --partition {tp.partition} "
+                    "--to earliest",
                 )
             return {}
         if reset == "earliest":

@@ -84,6 +84,21 @@ class TargetLogEnds:
         unknown |= ends.failed.keys() | (ends.found.keys() - stable.keys())
         return LogEndCheck(truncated, open_since, unknown - lost, unreadable)
 
+    def committed_ends(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int | None]:
+        """Return one past the last committed record; None: READ is not permitted."""
+        wanted = [*partitions]
+        firsts = self._admin.earliest_offsets(wanted)
+        ends = self._admin.end_offsets(wanted, "read_uncommitted")
+        for error in (firsts.failed | ends.failed).values():
+            raise error
+        stable = self._stable_ends(ends.found)
+        return {
+            tp: self._committed_end(tp, firsts.found[tp], ends.found[tp], stable[tp])
+            for tp in wanted
+        }
+
     def _stable_ends(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return last stable offsets, once followers have fetched what is decided."""
         found: dict[TopicPartition, int] = {}

@@ -15,7 +15,7 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 from sparkmirror.config.settings import FlowSettings
-from sparkmirror.formats.map_chunk import ChunkKey
+from sparkmirror.formats.map_chunk import COPIED_BEFORE, ChunkKey
 from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.kafka.cluster_client import ClusterClient
@@ -101,16 +101,17 @@ class TopicDeletionSync:
             return
         for name in names:
             self._since[name] = time.monotonic()
-        consequence = "is kept"
+        consequence = "is kept (sync.topic.deletions.enabled is false)"
         if self._grace is not None:
             consequence = f"will be deleted in {format_duration(self._grace)}"
         if not is_new:
             listed = ", ".join(sorted(names)[:_MAX_LISTED])
             more = and_more(len(names) - _MAX_LISTED)
+            remotes = number_form(len(names), "the remote topic", "each remote topic")
             _log.info(
                 f"{self._flow}: {counted(len(names), 'mirrored topic')} "
                 f"{number_form(len(names), 'was', 'were')} deleted earlier on "
-                f"'{self._flow.source}' ({listed}{more}); what '{self._flow.target}' has of them "
+                f"'{self._flow.source}' ({listed}{more}); {remotes} on '{self._flow.target}' "
                 f"{consequence}."
             )
             return
@@ -123,11 +124,11 @@ class TopicDeletionSync:
 
     def _note_pending(self, name: str, seconds: float) -> None:
         """Show the time of the deletion: the text stays the same until then."""
-        at = datetime.now(UTC) + timedelta(seconds=seconds)
+        at = (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat(timespec="minutes")
         self._status.set_problem(
             f"deleted {name}",
             f"{self._flow.source}: {name} was deleted on the source; {self._flow.target}: "
-            f"{self._rules.remote_name(name)} will be deleted at {at:%Y-%m-%d %H:%M} UTC "
+            f"{self._rules.remote_name(name)} will be deleted at {at} "
             "(sync.topic.deletions.enabled)",
         )
 
@@ -233,6 +234,6 @@ def delete_topic_state(
                 ChunkKey(tp, first)
                 for tp, known in offsets.maps.items()
                 if tp.topic in topics
-                for first in known.firsts
+                for first in (*known.firsts, COPIED_BEFORE)
             ]
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Syncs configs and ACLs of remote topics, and deleted topics.
+"""Syncs configs and ACLs of remote topics, and deleted topics; refreshes the loop protection.
 
 Has its own thread and clients, so that neither copying nor the search for new topics waits for it.
 A failed round shows in the status and is retried at its next time.
@@ -16,11 +16,13 @@ from dataclasses import dataclass
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.connectors.acl_sync import AclSync
 from sparkmirror.connectors.config_sync import ConfigSync
+from sparkmirror.connectors.loop_protection import REFRESH_SECONDS, LoopProtection
 from sparkmirror.connectors.source_topics import MirroredPartitions, SourceTopics
 from sparkmirror.connectors.topic_deletion_sync import TopicDeletionSync
 from sparkmirror.errors import ClusterError, WireError
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.spark.flow_status import FlowStatus
+from sparkmirror.system.log_scope import ScopedThread
 from sparkmirror.topology.topic_deletions import MirroredTopic
 from sparkmirror.topology.topics import TopicRules
 
@@ -48,6 +50,7 @@ class TopologySync:
         topics: SourceTopics,
         acls: AclSync,
         deleted: TopicDeletionSync,
+        loops: LoopProtection,
     ) -> None:
         self._flow = settings.flow
         self._status = status
@@ -57,17 +60,19 @@ class TopologySync:
         self._configs = ConfigSync(self._flow, rules, status)
         self._acls = acls
         self._deleted = deleted
+        self._loops = loops
         self._stop = threading.Event()
         self._begin = threading.Event()
         self._first_round = threading.Event()
         source = settings.source
         plan = (
+            ("loops", REFRESH_SECONDS, self._refresh_loops),
             ("config sync", source.sync_configs_seconds, self._sync_configs),
             ("ACL sync", source.sync_acls_seconds, self._sync_acls),
             ("deleted topics", source.refresh_topics_seconds, self._sync_deletions),
         )
         self._syncs = [_PeriodicSync(name, s, sync) for name, s, sync in plan if s is not None]
-        self._thread = threading.Thread(
+        self._thread = ScopedThread(
             target=self._run, name=f"{self._flow}/source/topology", daemon=True
         )
 
@@ -95,14 +100,16 @@ class TopologySync:
         try:
             self._topics.first_round.wait()
             self._begin.wait(_START_DELAY_SECONDS)
-            with self._source, self._target, self._acls:
+            with self._source, self._target, self._acls, self._loops:
                 while self._syncs and not self._stop.is_set():
                     self._round()
                     self._first_round.set()
                     soonest = min(one.due for one in self._syncs)
                     self._stop.wait(max(soonest - time.monotonic(), 0))
         except Exception as error:  # noqa: BLE001 - a thread's root: report it in the status
-            _log.exception("%s: the sync of configs and ACLs failed", self._flow)
+            _log.exception(
+                "%s: config and ACL sync failed unexpectedly; restart the connector", self._flow
+            )
             self._status.set_problem("topology", f"failed: {type(error).__name__}: {error}")
         finally:
             self._first_round.set()
@@ -120,6 +127,9 @@ class TopologySync:
             self._status.set_problem(one.name, problem)
             took = time.monotonic() - started
             one.due = max(started + one.seconds, time.monotonic() + took * _PAUSE_FACTOR)
+
+    def _refresh_loops(self, _mirrored: MirroredPartitions) -> None:
+        self._loops.refresh()
 
     def _sync_configs(self, mirrored: MirroredPartitions) -> None:
         remotes = {one.source.topic: one.remote_topic for one in mirrored}

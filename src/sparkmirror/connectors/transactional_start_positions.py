@@ -16,6 +16,7 @@ from contextlib import closing
 from dataclasses import replace
 
 from sparkmirror.config.settings import FlowSettings
+from sparkmirror.connectors.loop_protection import LoopProtection
 from sparkmirror.connectors.on_demand_topics import OnDemandTopics
 from sparkmirror.connectors.source_topics import MirroredPartition, MirroredPartitions
 from sparkmirror.connectors.start_positions import KnownPosition, StartPositions
@@ -31,10 +32,12 @@ from sparkmirror.offsets.offset_map import Fit, Translation
 from sparkmirror.spark.epoch_runner import EpochResult
 from sparkmirror.spark.flow_status import FlowStatus
 from sparkmirror.state.incidents import STOP, Incident, IncidentKind
+from sparkmirror.state.remedies import with_command
 from sparkmirror.task.messages import PartitionStart, Split, TransactionStart
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.transaction import ProducerIdAndEpoch
 
+_NUMBERS_OF_A_SOURCE = 10_000  # transactional ids of the flow while its source is one cluster
 _log = logging.getLogger(__name__)
 
 
@@ -46,12 +49,14 @@ class TransactionalStartPositions(StartPositions):
         settings: FlowSettings,
         status: FlowStatus,
         on_demand_topics: OnDemandTopics,
+        loops: LoopProtection,
         map_topic: str,
     ) -> None:
-        super().__init__(settings, status, on_demand_topics)
+        super().__init__(settings, status, on_demand_topics, loops)
         self._map_topic = map_topic
         self._transactions = settings.transactions
         self._used: set[str] = set()  # ids that may still be in use
+        self._first_number = 0  # of the transactional ids of the tasks
         self._fenced: dict[str, ProducerIdAndEpoch] = {}
         self._is_stale = True
         self._unchecked: set[TopicPartition] = set()  # not compared with the target's log yet
@@ -67,14 +72,19 @@ class TransactionalStartPositions(StartPositions):
         self, mirrored: MirroredPartitions, ends: Mapping[TopicPartition, LogEnd], max_splits: int
     ) -> list[PartitionStart]:
         """Fence, read positions if needed, and start every partition that can be copied."""
-        transactional_ids = self._used | {
-            self._transactional_id(index) for index in range(min(max_splits, len(mirrored)))
-        }
         with TransactionalIds(self._settings.target_admin) as ids:
-            self._fenced |= ids.fence(
-                transactional_ids - self._fenced.keys(),
-                transaction_timeout_ms=self._transactions.timeout_ms,
-            )
+            while True:
+                numbers = range(min(max_splits, len(mirrored)))
+                transactional_ids = self._used | {self._transactional_id(one) for one in numbers}
+                self._fenced |= ids.fence(
+                    transactional_ids - self._fenced.keys(),
+                    transaction_timeout_ms=self._transactions.timeout_ms,
+                )
+                names = [self._transactional_id(one) for one in numbers]
+                if not any(self._loops.is_taken(self._fenced[n].producer_id) for n in names):
+                    break
+                # The source was another cluster then; its records must stay recognizable.
+                self._first_number += _NUMBERS_OF_A_SOURCE
         self._used.clear()
         if self._is_stale:
             super().read()
@@ -92,6 +102,12 @@ class TransactionalStartPositions(StartPositions):
             assigned.append(replace(split, transaction=TransactionStart(name, *identity)))
         return tuple(assigned)
 
+    @property
+    def producer_ids(self) -> dict[int, str | None]:
+        return super().producer_ids | {
+            identity.producer_id: name for name, identity in self._fenced.items()
+        }
+
     def update_from(self, result: EpochResult) -> None:
         """Continue from the receipts if all of them are final, else from what is committed."""
         ends = result.ends
@@ -105,7 +121,7 @@ class TransactionalStartPositions(StartPositions):
             self._positions[tp] = replace(known, stored=without, is_handed_over=True)
 
     def _transactional_id(self, index: int) -> str:
-        return f"{self._transactions.id_prefix}{index}"
+        return f"{self._transactions.id_prefix}{self._first_number + index}"
 
     def _register(self, tp: TopicPartition, position: StoredPosition) -> None:
         """A position with a producer was stored without transactions: compare once."""
@@ -160,7 +176,8 @@ class TransactionalStartPositions(StartPositions):
         waited, self._waiting = self._waiting, set()
         for incident, position in lost:
             if position is None:
-                self._wait(incident.tp, incident.cause)
+                named = with_command(incident, str(self._flow), self._settings.source.name)
+                self._wait(incident.tp, named.cause)
         self._wait_for_a_person(unchecked, log_ends)
         for tp in waited - self._waiting:
             self._status.set_problem(f"truncated {tp}", "")
@@ -179,7 +196,7 @@ class TransactionalStartPositions(StartPositions):
         for target in log_ends.unreadable:
             self._wait(
                 sources[target],
-                f"{alias}: {target} was truncated, and only its records tell where to continue: "
+                f"{alias}: {target} was truncated, and only its records show where to continue: "
                 "grant READ on the remote topic",
             )
 
@@ -203,7 +220,7 @@ class TransactionalStartPositions(StartPositions):
             if not is_missing and not isinstance(error, OpenTransactionError):
                 raise
             # The map may have been truncated within a transaction, too.
-            _log.warning(f"{self._flow}: the offset map cannot be read: {error}")
+            _log.warning(f"{self._flow}: no offset map; resuming at the stored positions: {error}")
             return dict.fromkeys(ends)
         return {tp: _position_at(offsets, tp, end) for tp, end in ends.items()}
 
@@ -222,7 +239,7 @@ class TransactionalStartPositions(StartPositions):
             f"{stored.downstream}"
         )
         if position is None:
-            cause += "; the offset map has no position to continue at: set the stored offset"
+            cause += "; the offset map has no position to continue at"
         elif policy == STOP:
             cause += "; target.truncated.policy is stop; set it to recopy"
         elif position.fit is not Fit.EXACT:

@@ -11,6 +11,10 @@ hold no mirrored record. On the target it covers everything before `target_cover
 markers of our own transactions. A gap counts from the end of the previous run, for the first run
 from the chunk's first offsets. Inside a run target = source + constant. UVARINT is little-endian
 base 128, unsigned. A topic without gaps is one run: about 30 bytes.
+
+A key with the first source offset -1 is no chunk: `covered` is the offset up to which records are
+being copied again, after a reset to an earlier offset; the new copies start at the first target
+offset.
 """
 
 from __future__ import annotations
@@ -35,6 +39,7 @@ _MORE = 0x80
 _MAX_SHIFT = 63
 _NUMBERS_PER_RUN = 3
 _MAX_OFFSET = 2**63 - 1
+COPIED_BEFORE = -1  # the first offset in the key of a record that is no chunk
 
 
 class MappedRun(NamedTuple):
@@ -114,6 +119,22 @@ class MapChunk:
         if max(source, target) > _MAX_OFFSET:
             raise WireError("A chunk of an offset map contains a number that is too large.")
         return cls(first, target_first, covered, target_covered, tuple(runs))
+
+
+class CopiedBefore(NamedTuple):
+    """Source offsets before `until` were copied once already; again from `target_first` on."""
+
+    until: int
+    target_first: int
+
+    def value(self) -> bytes:
+        return _HEADER.pack(_VERSION, self.until, self.target_first, self.target_first)
+
+    @classmethod
+    def from_value(cls, value: bytes) -> CopiedBefore:
+        target_first, _record = read_header(0, value)
+        until: int = _HEADER.unpack_from(value)[1]
+        return cls(until, target_first)
 
 
 def read_header(first: int, value: bytes) -> tuple[int, int | None]:

@@ -4,14 +4,21 @@
     key    {"producer":<producer id>,"cluster":"<id of the cluster that issued it>"}
     value  {"flow":"A->B","source":"<cluster id of A>","transactionalId":"<id>"}
 
+    key    {"flow":"A->B","source":"<cluster id of A>","target":"<cluster id of B>"}
+    value  {"topics":["<regex>"],"topicsExclude":["<regex>"],"java":false,"since":<ms>,"seen":<ms>}
+
 A flow registers a producer id on its target before the first record batch under that id. So a flow
 that reads this cluster knows which of its record batches a flow has written, and from which cluster
 they came. A producer id counts only on the cluster that issued it.
+
+A flow also registers itself, with the topics that have the same name on both clusters, and copies
+the other flows that it finds on its source. So each registry knows the flows upstream of it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from sparkmirror.errors import WireError
 from sparkmirror.formats.connect_json import Json, decode, encode
@@ -57,3 +64,65 @@ class RegisteredProducer:
             raise WireError(f"A registered producer lacks a field: {key!r} {value!r}.")
         name = fields.get("transactionalId")
         return cls(producer_id, cluster, flow, source, name if isinstance(name, str) else None)
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredFlow:
+    """A flow, and the topics that it copies under the same name."""
+
+    flow: str  # `A->B`
+    source_cluster_id: str
+    target_cluster_id: str
+    topics: tuple[str, ...]  # Java regexes; empty: it renames every topic
+    topics_exclude: tuple[str, ...] = ()
+    took_over_from_java: bool = False  # so the target has record batches without a registered id
+    since_ms: int = 0  # when it was registered first
+    seen_ms: int = 0  # when it ran last; updated from time to time
+
+    def key(self) -> bytes:
+        clusters = {"source": self.source_cluster_id, "target": self.target_cluster_id}
+        return encode({"flow": self.flow, **clusters})
+
+    def value(self) -> bytes:
+        return encode(
+            {
+                "topics": list(self.topics),
+                "topicsExclude": list(self.topics_exclude),
+                "java": self.took_over_from_java,
+                "since": self.since_ms,
+                "seen": self.seen_ms,
+            }
+        )
+
+    @classmethod
+    def from_record(cls, key: bytes, value: bytes) -> RegisteredFlow | None:
+        """Decode a record; None for records of another kind. Raises WireError if malformed."""
+        named = decode(key, "The key of a registered flow")
+        if not isinstance(named, dict) or "target" not in named:
+            return None
+        fields = decode(value, "A registered flow")
+        if (
+            not isinstance(fields, dict)
+            or not isinstance(flow := named.get("flow"), str)
+            or not isinstance(source := named.get("source"), str)
+            or not isinstance(target := named["target"], str)
+        ):
+            raise WireError(f"A registered flow lacks a field: {key!r} {value!r}.")
+        topics, excluded = fields.get("topics"), fields.get("topicsExclude")
+        since, seen = fields.get("since"), fields.get("seen")
+        if not _are_texts(topics) or not _are_texts(excluded):
+            raise WireError(f"A registered flow lacks its topics: {key!r} {value!r}.")
+        return cls(
+            flow,
+            source,
+            target,
+            tuple(topics),
+            tuple(excluded),
+            fields.get("java") is True,
+            since if isinstance(since, int) else 0,
+            seen if isinstance(seen, int) else 0,
+        )
+
+
+def _are_texts(value: object) -> TypeGuard[list[str]]:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)

@@ -16,6 +16,7 @@ from sparkmirror.errors import ClusterError
 from sparkmirror.group.session import Session
 from sparkmirror.kafka.coordinator_client import REBALANCE_IN_PROGRESS, CoordinatorClient
 from sparkmirror.system.clock import Clock
+from sparkmirror.system.log_scope import ScopedThread
 from sparkmirror.wire.settings import ConnectionSettings
 
 log = logging.getLogger(__name__)
@@ -52,7 +53,7 @@ class HeartbeatSender:
         self._on_error = on_error
         self._identity: MemberIdentity | None = None
         self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"{name}/heartbeats", daemon=True)
+        self._thread = ScopedThread(target=self._run, name=f"{name}/heartbeats", daemon=True)
 
     def start(self) -> None:
         """Start the thread; sends nothing before `set_member`."""

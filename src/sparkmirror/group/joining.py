@@ -8,7 +8,6 @@ reports events. It can be abandoned at any time, and then reports nothing more.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ from sparkmirror.group.assignor import (
 )
 from sparkmirror.kafka.coordinator_client import CoordinatorClient, JoinParameters, JoinResult
 from sparkmirror.system.clock import Clock
+from sparkmirror.system.log_scope import ScopedThread
 
 log = logging.getLogger(__name__)
 
@@ -128,9 +128,7 @@ class JoinAttempt:
         self._clock = clock
         self._abandoned = False
         self._member_id = member.member_id
-        self._thread = threading.Thread(
-            target=self._run, name=f"{settings.group_id}/join", daemon=True
-        )
+        self._thread = ScopedThread(target=self._run, name=f"{settings.group_id}/join", daemon=True)
 
     @property
     def member_id(self) -> str:
@@ -153,7 +151,7 @@ class JoinAttempt:
         except Exception as error:
             # The root of the thread. A connection closed by `abandon` may raise anything.
             if not self._abandoned:
-                log.exception(f"{self._thread.name}: joining failed.")
+                log.exception(f"{self._thread.name}: joining failed unexpectedly; retrying.")
             self._report(JoinFailed(error))
         finally:
             self._client.close()
@@ -195,7 +193,8 @@ class JoinAttempt:
             except ClusterError as error:
                 # All members, this one included, get a config mismatch.
                 log.warning(
-                    f"{self._thread.name}: the leader cannot read the config topic: {error}"
+                    f"{self._thread.name}: the leader cannot read the config topic, so all members "
+                    f"join again: {error}"
                 )
         context = AssignmentContext(
             joined.generation, self._clock(), self._settings.rebalance_delay_ms / 1000

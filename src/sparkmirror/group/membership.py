@@ -50,6 +50,7 @@ from sparkmirror.kafka.coordinator_client import (
 )
 from sparkmirror.quantities import counted
 from sparkmirror.system.clock import Clock, steady_clock
+from sparkmirror.system.log_scope import ScopedThread
 from sparkmirror.wire.settings import ConnectionSettings
 
 log = logging.getLogger(__name__)
@@ -148,7 +149,7 @@ class Membership:
         self._problem = StatusMessage(f"{self._name}/member")
         self._error: Exception | None = None
         self.failure: Exception | None = None  # the error that ended the thread
-        self._thread = threading.Thread(target=self._run, name=f"{self._name}/member", daemon=True)
+        self._thread = ScopedThread(target=self._run, name=f"{self._name}/member", daemon=True)
 
     def _with_short_timeouts(self, connection: ConnectionSettings) -> ConnectionSettings:
         request_timeout = max(1.0, self._settings.session_timeout_ms / 3000)
@@ -257,7 +258,9 @@ class Membership:
             self._revoke_and_leave("shutdown")
         except Exception as error:
             # The root of the thread: without it there is no membership, so nothing may run.
-            log.exception(f"{self._name}/member: group membership ended by an internal error.")
+            log.exception(
+                f"{self._name}/member: group membership ended unexpectedly; restart the process."
+            )
             self._problem.set("left its group until it is restarted", repr(error))
             self.failure = error
             self._drop_generation("internal error")

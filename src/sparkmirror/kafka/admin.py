@@ -41,6 +41,7 @@ from sparkmirror.kafka.topic_requests import (
     chunks,
     create_partitions_request,
     create_topics_request,
+    delete_records_request,
     delete_topics_request,
     describe_configs_request,
     describe_producers_request,
@@ -240,6 +241,46 @@ class ClusterAdmin(AdminClient):
     ) -> PartialResults[TopicPartition, LogEnd]:
         """Return the end offsets and the current leader epochs."""
         return self._offsets(topic_partitions, LATEST, isolation_level)
+
+    def offsets_at(
+        self, topic_partitions: Iterable[TopicPartition], timestamp_ms: int
+    ) -> PartialResults[TopicPartition, int]:
+        """Return the first offset at or after a time in each partition; -1 if there is none."""
+        return _only_offsets(self._offsets(topic_partitions, timestamp_ms, "read_uncommitted"))
+
+    def delete_records(
+        self, before: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, BrokerError]:
+        """Delete the records before these offsets; returns the errors."""
+        wanted = frozenset(before)
+        codes: dict[TopicPartition, int] = {}
+        deadline = time.monotonic() + _LEADER_SECONDS
+        while wanted:
+            step = partial(self._delete_records, {tp: before[tp] for tp in wanted})
+            codes = self._client.retry("deleting records", step)
+            wanted = frozenset(tp for tp, code in codes.items() if code in LEADER_CODES)
+            if time.monotonic() > deadline:
+                break
+            if wanted:
+                self._client.pause(PAUSE_SECONDS)
+        return {
+            tp: self._client.broker_error(f"deleting the records of {tp}", code, tp.topic)
+            for tp, code in codes.items()
+        }
+
+    def _delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        leaders, codes = self._client.partitions_by_leader(before)
+        requests = {
+            leader: delete_records_request(
+                {tp: before[tp] for tp in some}, self._broker_timeout_ms()
+            )
+            for leader, some in leaders.items()
+        }
+        for answer in self._client.send_to_each(requests).values():
+            codes |= {
+                tp: one.error_code for tp, one in partition_results(answer.topics) if one.error_code
+            }
+        return codes
 
     def init_producer_id(self) -> ProducerState:
         """Return a new producer id; retries, because a new cluster needs some seconds for it."""

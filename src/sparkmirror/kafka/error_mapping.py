@@ -33,6 +33,13 @@ _ADVICE = dict.fromkeys((29, 30, 31, 53, 65), " The principal lacks a permission
 }
 
 
+# In the messages of the two functions that describe an unreachable cluster.
+UNREACHABLE = re.compile(
+    "cannot be reached at|has stopped answering at"
+    "|, but not at the addresses that its brokers|, but does not answer"
+)
+
+
 def unreachable_error(
     connection: ConnectionSettings, doing: str, reason: str, advertised: str = ""
 ) -> UnreachableError:
@@ -41,7 +48,12 @@ def unreachable_error(
     `advertised` are the brokers' advertised addresses, once a bootstrap address has responded.
     """
     addresses = ", ".join(connection.bootstrap_servers)
-    if advertised:
+    if advertised and set(advertised.split(", ")) <= set(connection.bootstrap_servers):
+        sentence = (
+            f"Cluster '{connection.alias}' has stopped answering at {addresses} ({doing}: "
+            f"{reason}). Check that its brokers are up and not overloaded."
+        )
+    elif advertised:
         sentence = (
             f"Cluster '{connection.alias}' answered at {addresses}, but not at the addresses that "
             f"its brokers advertise ({advertised}; {doing}: {reason}). Check that they are up and "

@@ -19,6 +19,7 @@ class LogRecord:
     timestamp_ms: int
     key: bytes | None
     value: bytes | None
+    headers: tuple[tuple[bytes, bytes | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,5 +65,5 @@ def committed_batches(
 
 def _records(batch: RecordBatch, partition: int) -> Iterator[LogRecord]:
     for frame in raw_records(batch.view, batch.base_offset):
-        key, value, _headers = decode_body(frame.body)
-        yield LogRecord(partition, frame.offset, frame.timestamp, key, value)
+        key, value, headers = decode_body(frame.body)
+        yield LogRecord(partition, frame.offset, frame.timestamp, key, value, tuple(headers))

@@ -11,6 +11,7 @@ from typing import TypeVar
 from kafka.protocol.admin import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
+    DeleteRecordsRequest,
     DeleteTopicsRequest,
     DescribeConfigsRequest,
     DescribeProducersRequest,
@@ -102,6 +103,27 @@ def delete_topics_request(topics: Sequence[TopicDescription], timeout_ms: int) -
         timeout_ms=timeout_ms,
     )
     return Request(message, 6, 6)  # 6: the first with topic ids
+
+
+def delete_records_request(before: Mapping[TopicPartition, int], timeout_ms: int) -> Request:
+    """Delete the records before these offsets, of partitions with one leader."""
+    topic = DeleteRecordsRequest.DeleteRecordsTopic
+    message = DeleteRecordsRequest(
+        topics=[
+            topic(
+                name=name,
+                partitions=[
+                    topic.DeleteRecordsPartition(
+                        partition_index=index, offset=before[TopicPartition(name, index)]
+                    )
+                    for index in indexes
+                ],
+            )
+            for name, indexes in partitions_by_topic(before).items()
+        ],
+        timeout_ms=timeout_ms,
+    )
+    return Request(message, 0, 2)
 
 
 def create_topics_request(

@@ -68,11 +68,6 @@ class TransactionalIds(Closable):
         pattern = re.compile(re.escape(prefix) + "[0-9]+")
         return sorted(name for name in self._producers() if pattern.fullmatch(name))
 
-    def producer_ids(self, prefixes: Iterable[str]) -> set[int]:
-        """Return the producer ids of the transactional ids with these prefixes."""
-        wanted = tuple(prefixes)
-        return {one for name, one in self._producers().items() if name.startswith(wanted)}
-
     def names_by_producer_id(self) -> dict[int, str]:
         """Return the transactional ids of the cluster, by producer id."""
         return {one: name for name, one in self._producers().items()}

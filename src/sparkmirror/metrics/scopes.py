@@ -71,6 +71,12 @@ def _incidents(process: ProcessView) -> _Rows:
             yield (flow.snapshot.flow, topic, str(partition), kind), count
 
 
+def _loop_skipped(process: ProcessView) -> _Rows:
+    for flow in process.flows:
+        for (topic, partition), count in sorted(flow.snapshot.skipped_records.items()):
+            yield (flow.snapshot.flow, topic, str(partition)), count
+
+
 def _partitions(process: ProcessView) -> _Rows:
     for flow in process.flows:
         for one in flow.figures.partitions:
@@ -110,6 +116,11 @@ FLOW_STATE = Scope(
     ("flow", "state"),
     _counted(lambda flow: [(one.value, int(flow.snapshot.state is one)) for one in FlowState]),
 )
+FLOW_CLUSTERS = Scope(
+    "clusters of a flow",
+    ("flow", "cluster"),
+    _counted(lambda flow: [(one, int(not why)) for one, why in flow.snapshot.unreachable.items()]),
+)
 FLOW_TRAFFIC = Scope("traffic of a flow", ("flow", "cluster", "direction"), _traffic)
 FLOW_BATCHES = Scope(
     "record batches of a flow",
@@ -134,6 +145,9 @@ FLOW_INCIDENT_RECORDS = Scope(
     _counted(lambda flow: sorted(flow.snapshot.incident_records.items())),
 )
 INCIDENTS = Scope("incidents of a partition", ("flow", "topic", "partition", "kind"), _incidents)
+LOOP_SKIPPED = Scope(
+    "partition of a cycle of flows", ("flow", "topic", "partition"), _loop_skipped
+)
 FLOW_GROUPS = Scope(
     "group positions of a flow",
     ("flow", "state"),

@@ -201,11 +201,19 @@ def _lag_seconds(flow: FlowView) -> float:
     return max(known, default=math.nan)
 
 
+def _is_blocked(flow: FlowView) -> bool:
+    return bool(flow.snapshot.reason) and not flow.snapshot.can_work
+
+
 _FLOWS = (
     _gauge("sparkmirror_flow_info", scopes.FLOW_INFO, "1; the clusters and connector of a flow.",
            _identity),
     _gauge("sparkmirror_flow_state", scopes.FLOW_STATE, "1 for the state that a flow is in.",
            _identity),
+    _gauge("sparkmirror_cluster_reachable", scopes.FLOW_CLUSTERS,
+           "0 while the source or the target of a flow does not answer.", _identity),
+    _gauge("sparkmirror_problems", scopes.FLOW, "Problems that the status of the flow shows.",
+           lambda flow: len(flow.snapshot.problems) + _is_blocked(flow)),
     _counter("sparkmirror_records_total", scopes.FLOW, "Records copied.",
              lambda flow: flow.snapshot.records),
     _counter("sparkmirror_bytes_total", scopes.FLOW, "Bytes of record batches copied.",
@@ -256,6 +264,9 @@ _FLOWS = (
     _counter("sparkmirror_skipped_records_total", scopes.FLOW,
              "Records of aborted transactions, which are not copied.",
              lambda flow: flow.figures.totals.skipped_records),
+    _counter("sparkmirror_loop_skipped_records_total", scopes.LOOP_SKIPPED,
+             "Records that were not copied because another flow had copied them to the source.",
+             _identity, "appears with the first one"),
     Metric("sparkmirror_replication_latency_seconds", MetricType.HISTOGRAM, scopes.FLOW,
            "From a record's timestamp to the target's acknowledgement.",
            _if_copies(lambda flow: flow.figures.replication_latency),

@@ -51,7 +51,8 @@ class CheckpointLog:
         if self._malformed > before:
             _log.warning(
                 f"Skipped {counted(self._malformed - before, 'record')} in topic '{self._topic}' "
-                f"on cluster '{self._alias}' without a valid checkpoint"
+                f"on cluster '{self._alias}' without a valid checkpoint: another program "
+                "writes to it; stop that."
             )
 
     def write(self, checkpoints: Sequence[Checkpoint]) -> None:

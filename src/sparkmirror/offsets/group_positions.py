@@ -22,6 +22,9 @@ GroupPartition = tuple[str, TopicPartition]  # a group, and a topic partition of
 Translate = Callable[[TopicPartition, int], Translation | None]
 
 
+_NOT_PLACED = (Fit.BEFORE, Fit.AGAIN)
+
+
 class GroupPositionState(Enum):
     """The state of one committed offset."""
 
@@ -35,6 +38,7 @@ class GroupPositionState(Enum):
     CATCHING_UP = "not mirrored yet"
     BEHIND_LOG_START = "behind log start"
     TOO_OLD = "older than the copy"
+    COPIED_AGAIN = "being copied again"
     REFUSED = "refused"
 
 
@@ -61,7 +65,7 @@ class GroupPosition:
     @property
     def is_placed(self) -> bool:
         """Whether a consumer may continue at the translation without missing a record."""
-        return self.translation is not None and self.translation.fit is not Fit.BEFORE
+        return self.translation is not None and self.translation.fit not in _NOT_PLACED
 
     @property
     def is_exact(self) -> bool:
@@ -116,11 +120,16 @@ def _classify(tp: TopicPartition, found: Translation | None) -> tuple[GroupPosit
             GroupPositionState.TOO_OLD,
             "copying started after this offset, or the map was truncated there",
         )
+    if found.fit is Fit.AGAIN:
+        return (
+            GroupPositionState.COPIED_AGAIN,
+            "an offset reset copies these records again; the group is moved once that is done",
+        )
     if found.fit is Fit.AFTER:
         reason = "not copied up to this offset yet; the target's end offset is used"
         return GroupPositionState.CATCHING_UP, reason
     if found.fit is Fit.NEAR:
-        reason = "known only from MirrorMaker 2's offset syncs: at or before the true position"
+        reason = "the offset map does not contain the next record: at or before the true position"
         return GroupPositionState.TRANSLATED, reason
     return GroupPositionState.TRANSLATED, ""
 

@@ -10,16 +10,24 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from typing import TypeVar
 
 from sparkmirror.errors import StaleOffsetError, WireError
-from sparkmirror.formats.map_chunk import ChunkKey, MapChunk, read_header
+from sparkmirror.formats.map_chunk import (
+    COPIED_BEFORE,
+    ChunkKey,
+    CopiedBefore,
+    MapChunk,
+    read_header,
+)
 from sparkmirror.kafka.cluster_client import ClusterClient
 from sparkmirror.kafka.log_records import LogRecord
 from sparkmirror.kafka.topic_log import TopicLog
 from sparkmirror.model import TopicPartition
-from sparkmirror.offsets.offset_map import Load, OffsetMap, Translation
+from sparkmirror.offsets.offset_map import Fit, Load, OffsetMap, Translation
 
 CACHE_BYTES = 32 << 20
+_Result = TypeVar("_Result")
 _OBJECT_BYTES = 300  # overhead of a cached chunk in memory
 _MAX_DECODED = 64  # decoded chunks to keep: most groups are near the end
 
@@ -38,6 +46,7 @@ class MapTopic:
         self.maps: dict[TopicPartition, OffsetMap] = {}
         self.invalid: list[ChunkKey] = []  # replaced by newer chunks: to be deleted
         self.unreadable = 0  # records that are not chunks
+        self._copied_before: dict[TopicPartition, CopiedBefore] = {}
 
     def refresh(self, timeout_seconds: float = 60.0) -> None:
         """Read what was written since the last call."""
@@ -55,10 +64,17 @@ class MapTopic:
         self._cached = 0
         self.maps.clear()
         self.invalid.clear()
+        self._copied_before.clear()
 
     def _apply(self, record: LogRecord) -> None:
         try:
             key = ChunkKey.unpack(record.key or b"")
+            if key.first == COPIED_BEFORE:
+                self._copied_before.pop(key.topic_partition, None)
+                if record.value:
+                    again = CopiedBefore.from_value(record.value)
+                    self._copied_before[key.topic_partition] = again
+                return
             target_first, first = (
                 read_header(key.first, record.value) if record.value else (0, None)
             )
@@ -80,14 +96,54 @@ class MapTopic:
             return
         self._log.append({0: [(key.pack(), None) for key in deleted]})
         for key in deleted:
+            if key.first == COPIED_BEFORE:
+                self._copied_before.pop(key.topic_partition, None)
             if (known := self.maps.get(key.topic_partition)) is not None:
                 known.remove_chunk(key.first)
+
+    def replace_map(self, tp: TopicPartition, chunk: MapChunk) -> None:
+        """Start the map of a partition again with this chunk."""
+        old = [ChunkKey(tp, first) for first in self.maps[tp].firsts] if tp in self.maps else []
+        self._log.append({0: [(ChunkKey(tp, chunk.first).pack(), chunk.value())]})
+        self.delete(
+            [
+                *(key for key in old if key.first != chunk.first),
+                ChunkKey(tp, COPIED_BEFORE),
+            ]
+        )
+
+    def forget_finished_copies(self) -> None:
+        """Delete the records of `set_copied_before` that have no effect any more."""
+        finished = []
+        for tp, again in self._copied_before.items():
+            if tp in self.maps and len(self.maps[tp]):
+                _, covered, _, target_end = self.bounds(tp)
+                if covered >= again.until and target_end > again.target_first:
+                    finished.append(ChunkKey(tp, COPIED_BEFORE))
+        self.delete(finished)
+
+    def set_copied_before(self, tp: TopicPartition, again: CopiedBefore) -> None:
+        """Store that records are copied again: the earlier copies stay valid meanwhile."""
+        before = self._copied_before.get(tp, again)
+        again = again._replace(until=max(again.until, before.until))
+        self._log.append({0: [(ChunkKey(tp, COPIED_BEFORE).pack(), again.value())]})
 
     # --- translation
 
     def to_target(self, tp: TopicPartition, offset: int) -> Translation | None:
         """Translate a source offset; None if nothing was mirrored."""
-        return self._translate(tp, lambda known, load: known.to_target(offset, load))
+
+        def translate(known: OffsetMap, load: Load) -> Translation | None:
+            found = known.to_target(offset, load)
+            again = self._copied_before.get(tp)
+            if again is None or found is None:
+                return found
+            covered = known.bounds(load)[1]
+            # The end of the copy is after the records that were copied before.
+            is_ahead = covered < again.until and offset >= covered
+            return found._replace(fit=Fit.AGAIN) if is_ahead else found
+
+        return self._translate(tp, translate)
 
     def hole(self, tp: TopicPartition, offset: int) -> tuple[int, int]:
         """Return the source start and the target end of the hole around an offset (`Fit.NEAR`)."""
@@ -97,9 +153,19 @@ class MapTopic:
         """Translate a target offset back; None if nothing was mirrored."""
         return self._translate(tp, lambda known, load: known.to_source(offset, load))
 
+    def run_end(self, tp: TopicPartition, offset: int, *, on_target: bool) -> int | None:
+        """Return the end of the run that contains an offset of one side; None: no run does."""
+        return self._translate(
+            tp, lambda known, load: known.run_end(offset, load, on_target=on_target)
+        )
+
+    def last_source_before(self, tp: TopicPartition, offset: int) -> int | None:
+        """Return the source offset of the last record before a target offset, if there is one."""
+        return self._translate(tp, lambda known, load: known.last_source_before(offset, load))
+
     def _translate(
-        self, tp: TopicPartition, translate: Callable[[OffsetMap, Load], Translation | None]
-    ) -> Translation | None:
+        self, tp: TopicPartition, translate: Callable[[OffsetMap, Load], _Result | None]
+    ) -> _Result | None:
         load = partial(self._load, tp)
         known = self.maps.get(tp)
         if known is None:

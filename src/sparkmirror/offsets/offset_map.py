@@ -38,6 +38,7 @@ class Fit(Enum):
     EXACT = "exact"  # the same record; if it was not mirrored, the next one that was
     BEFORE = "before"  # older than the map: the map's first target offset
     AFTER = "after"  # not mirrored yet: the earliest possible target offset
+    AGAIN = "again"  # being copied again: the position among the earlier copies is not known
     NEAR = "near"  # in a hole of the map: at or before the true position, never after it
 
 
@@ -203,6 +204,46 @@ class OffsetMap:
                     else Translation(source, Fit.EXACT)
                 )
         return self._source_behind(at, chunk, offset, load)
+
+    def run_end(self, offset: int, load: Load, *, on_target: bool) -> int | None:
+        """Return the end of the run that contains an offset of one side; None: no run does."""
+        firsts = self._targets if on_target else self._firsts
+        at = bisect_right(firsts, offset) - 1
+        if at < 0:
+            return None
+        side = attrgetter("target" if on_target else "source")
+        runs = self._chunk(at, load).runs
+        started = bisect_right(runs, offset, key=side) - 1
+        if started < 0:
+            return None
+        run = runs[started]
+        length = run.length
+        if at + 1 < len(self._firsts):  # invariant D
+            length = min(
+                length, self._firsts[at + 1] - run.source, self._targets[at + 1] - run.target
+            )
+        end: int = side(run) + length
+        return end if offset < end else None
+
+    def last_source_before(self, offset: int, load: Load) -> int | None:
+        """Return the source offset of the last record before a target offset; None: there is none.
+
+        A record in a hole of the map counts as not there.
+        """
+        at = bisect_left(self._targets, offset) - 1
+        while at >= 0:
+            if self._records[at] != _NONE:
+                end, next_first = offset, None
+                if at + 1 < len(self._firsts):  # invariant D
+                    end, next_first = min(end, self._targets[at + 1]), self._firsts[at + 1]
+                for run in reversed(self._chunk(at, load).runs):
+                    length = min(run.length, end - run.target)
+                    if next_first is not None:
+                        length = min(length, next_first - run.source)
+                    if length > 0:
+                        return run.source + length - 1
+            at -= 1
+        return None
 
     def _hole_before(self, at: int, chunk: MapChunk, load: Load) -> Translation:
         """Translate an offset before the first record of a chunk: a hole may precede it."""

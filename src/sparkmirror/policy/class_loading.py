@@ -103,7 +103,7 @@ def _import_class(name: str, key: str, built_in: tuple[str, ...]) -> object:
 def _nearest(name: str, built_in: tuple[str, ...]) -> str:
     """Name the built-in class whose class name is most similar, in whatever package."""
     by_class = {one.rpartition(".")[2]: one for one in built_in}
-    close = difflib.get_close_matches(name.rpartition(".")[2], by_class, n=1, cutoff=0.75)
+    close = difflib.get_close_matches(name.rpartition(".")[2], by_class, n=1, cutoff=0.65)
     return f" Did you mean {by_class[close[0]]}?" if close else ""
 
 

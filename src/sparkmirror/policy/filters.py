@@ -144,7 +144,8 @@ class TopicSelection:
         is_selected = self.topic_filter.should_replicate_topic(topic) or (
             self.heartbeats_replication_enabled and self.policy.is_heartbeats_topic(topic)
         )
-        return is_selected and not self.policy.is_internal_topic(topic) and not self.is_cycle(topic)
+        is_internal = self.policy.is_internal_topic(topic) or _is_shared_internal(topic)
+        return is_selected and not is_internal and not self.is_cycle(topic)
 
     def is_cycle(self, topic: str) -> bool:
         """Whether the topic was already on the target, or came from this source before."""
@@ -156,3 +157,8 @@ class TopicSelection:
             return True
         upstream = self.policy.upstream_topic(topic)
         return upstream is not None and upstream != topic and self.is_cycle(upstream)
+
+
+def _is_shared_internal(topic: str) -> bool:
+    """Whether flows with any policy share it: the registry of producer ids has one name for all."""
+    return topic.startswith("mm2-") and topic.endswith(".internal")

@@ -75,6 +75,12 @@ class FlowPolicy:
     config_filter: ConfigPropertyFilter
     selection: TopicSelection
 
+    def keeps_name(self, topic: str) -> bool:
+        """Whether the flow copies the topic, under the same name."""
+        source = self.selection.flow.source
+        is_same = self.replication.format_remote_topic(source, topic) == topic
+        return is_same and self.selection.should_replicate_topic(topic)
+
 
 def load_policy(settings: PolicySettings, flow: Flow) -> FlowPolicy:
     """Create the flow's policy and filters. Raises ConfigError that names the invalid key."""

@@ -18,6 +18,7 @@ from functools import partial
 
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+from sparkmirror.quantities import format_duration
 from sparkmirror.rest.throttled_log import ThrottledLog, loggable
 
 log = logging.getLogger(__name__)
@@ -122,7 +123,7 @@ class HttpAcceptor:
             except ConnectionError:
                 continue  # the client has closed it already
             except OSError as error:
-                self._limit_log.warn(f"Cannot accept a REST connection: {error}.")
+                self._limit_log.warn(f"Cannot accept a REST connection, retrying: {error}.")
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
             if not self._make_room():
@@ -165,13 +166,14 @@ class HttpAcceptor:
         idle = [one for one in self._connections if not one.is_busy]
         if not idle:
             self._limit_log.warn(
-                f"Rejected a REST connection: {len(self._connections)} requests are in progress."
+                f"Rejected a REST connection: {len(self._connections)} requests are in progress. "
+                "Use fewer clients at a time."
             )
             return False
         longest = min(idle, key=lambda one: one.idle_since)
         self._limit_log.warn(
             f"At the limit of {len(self._connections)} REST connections: closing the one from "
-            f"{longest.address}, idle for {now - longest.idle_since:.1f} s."
+            f"{longest.address}, idle for {format_duration(now - longest.idle_since)}."
         )
         self._evict(longest)
         return True

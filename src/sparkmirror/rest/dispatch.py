@@ -119,7 +119,8 @@ class Dispatcher:
                 )
         except TimeoutError as error:
             stage = await run_sync(self._api.stage, limiter=self._health_threads)
-            log.warning(f"{request.method} {request.url.path} timed out. {stage}".strip())
+            status = f" The worker is currently {stage}." if stage else ""
+            log.warning(f"{request.method} {request.url.path} timed out; repeat it.{status}")
             what = f"Request timed out. The worker is currently {stage}"
             raise ApiError(
                 HTTPStatus.INTERNAL_SERVER_ERROR, what if stage else "Request timed out"
@@ -150,18 +151,24 @@ class Dispatcher:
             raise
         except Exception as error:
             # The trace goes to the log, never to a client.
-            log.exception(f"{request.method} {request.url.path} failed unexpectedly.")
+            log.exception(
+                f"{request.method} {request.url.path} failed unexpectedly; report the trace."
+            )
             raise ApiError(
                 HTTPStatus.INTERNAL_SERVER_ERROR,
                 f"{type(error).__name__}; see the worker's log.",
             ) from error
 
-    async def health(self) -> Response:
-        """Return the worker's health; unhealthy if it does not respond in time."""
+    async def health(self, *, of_flows: bool = False) -> Response:
+        """Return the health of the worker, or the readiness of its flows.
+
+        The worker is unhealthy if it does not respond in time.
+        """
+        query = self._api.readiness if of_flows else self._api.health
         try:
             with anyio.fail_after(self._limits.health_seconds):
                 status, body = await run_sync(
-                    self._api.health, abandon_on_cancel=True, limiter=self._health_threads
+                    query, abandon_on_cancel=True, limiter=self._health_threads
                 )
         except TimeoutError:
             message = (
@@ -189,7 +196,9 @@ class Dispatcher:
 
     def _client_disconnected(self, request: Request) -> ApiError:
         what = f"{request.method} {loggable(request.url.path)}"
-        self._dropped_log.warn(f"{what} is dropped: the client has disconnected.")
+        self._dropped_log.warn(
+            f"{what} is dropped: the client has disconnected. Give it a longer timeout."
+        )
         return ApiError(HTTPStatus.CONFLICT, "The client has disconnected")
 
 
@@ -235,8 +244,8 @@ class RestCall:
         """Run a handler with the body of a signed request."""
         return await self._dispatcher.run_with_raw_body(self.request, handler)
 
-    async def health(self) -> Response:
-        return await self._dispatcher.health()
+    async def health(self, *, of_flows: bool = False) -> Response:
+        return await self._dispatcher.health(of_flows=of_flows)
 
 
 async def _rest_call(request: Request) -> RestCall:

@@ -59,6 +59,13 @@ class WorkerStatus(_Shape):
     message: str
 
 
+class Readiness(_Shape):
+    """Whether all flows of a process can work; `message` has the reasons why not."""
+
+    status: Literal["ready", "not ready"]
+    message: str
+
+
 class ConnectorTaskId(_Shape):
     """A task of a connector."""
 
@@ -202,6 +209,54 @@ class ConnectorOffsets(_Shape):
     """The offsets of a connector."""
 
     offsets: list[ConnectorOffset]
+
+
+class OffsetReset(_Shape):
+    """An addition to Connect: continue copying a topic at another offset, or copy it again."""
+
+    topic: str = Field(examples=["orders"])
+    partitions: list[int] = Field([], description="All if empty.")
+    to: str = Field("earliest", description="earliest, latest, an offset, or a time.")
+    recopy: bool = Field(False, description="Into a remote topic that is empty.")
+    deleteRecords: bool = Field(False, description="Empty the remote topic first.")  # noqa: N815
+    dryRun: bool = False  # noqa: N815
+
+
+class PlannedReset(_Shape):
+    """What a reset changes for one source partition."""
+
+    topic: str
+    partition: int
+    targetTopic: str  # noqa: N815
+    position: int | None = Field(description="The next offset to copy now.")
+    nextOffset: int  # noqa: N815
+    deletedRecords: int  # noqa: N815
+    recordsTwice: int  # noqa: N815
+    recordsMissing: int  # noqa: N815
+    problem: str
+
+
+class PlannedResets(_Shape):
+    """The reset of each partition."""
+
+    partitions: list[PlannedReset]
+
+
+class PendingReset(_Shape):
+    """A reset that is not carried out yet, or refused."""
+
+    topic: str
+    partition: int
+    nextOffset: int  # noqa: N815
+    requestedAt: str  # noqa: N815
+    recopy: bool
+    error: str
+
+
+class PendingResets(_Shape):
+    """The resets of a connector."""
+
+    resets: list[PendingReset]
 
 
 class Message(_Shape):

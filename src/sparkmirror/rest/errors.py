@@ -76,5 +76,5 @@ def _methods(request: Request) -> list[str]:
 
 
 async def _own_error(request: Request, error: Exception) -> JSONResponse:
-    log.warning(f"{request.method} {request.url.path}: {error}")
+    log.warning(f"{request.method} {request.url.path} got status 500: {error}")
     return error_response(HTTPStatus.INTERNAL_SERVER_ERROR, str(error))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterable
 
@@ -31,10 +32,15 @@ def bind_listeners(
             bound.append(_listen(one))
         except OSError as error:
             raise SetupError(
-                f"The REST server cannot listen on {one}: {error.strerror or error}.",
+                f"The REST server cannot listen on {one}: {_reason(error)}.",
                 remedy="Set listeners to a free address.",
             ) from error
     return bound
+
+
+def _reason(error: OSError) -> str:
+    """Return the system's text, without the address that Python adds to it."""
+    return os.strerror(error.errno) if error.errno else str(error)
 
 
 def _listen(listener: RestListener) -> socket.socket:

@@ -12,10 +12,11 @@ from fastapi.responses import JSONResponse, Response
 
 from sparkmirror.connect.api import ApiError, ConnectApi
 from sparkmirror.connect.offset_alterations import NOTHING_TO_ALTER
+from sparkmirror.connectors.offset_reset_plan import pending_reset_json, planned_reset_json
 from sparkmirror.rest import entities
 from sparkmirror.rest.dispatch import FORWARDED, ConnectorParam, RestCallParam
 from sparkmirror.rest.openapi import body_schema, error_responses
-from sparkmirror.rest.request_bodies import parse_offset_entries
+from sparkmirror.rest.request_bodies import parse_offset_entries, parse_offset_reset
 
 router = APIRouter(prefix="/connectors", tags=["offsets and topics"])
 
@@ -58,6 +59,40 @@ async def alter_offsets(call: RestCallParam, connector: ConnectorParam) -> Respo
 async def reset_offsets(call: RestCallParam, connector: ConnectorParam) -> Response:
     """Delete all offsets of a stopped connector."""
     return await call.json(lambda api: {"message": api.reset_offsets(connector)})
+
+
+@router.post(
+    "/{connector}/offsets/reset",
+    response_model=entities.PlannedResets,
+    responses=error_responses(400, 404, 413, 415),
+    openapi_extra=body_schema(entities.OffsetReset),
+)
+async def reset_topic_offsets(call: RestCallParam, connector: ConnectorParam) -> Response:
+    """Store an offset reset, which the connector carries out at its next start; or plan one."""
+
+    def reset(api: ConnectApi, body: bytes) -> Response:
+        wish, dry_run = parse_offset_reset(body)
+        act = api.plan_offset_reset if dry_run else api.request_offset_reset
+        return JSONResponse({"partitions": [planned_reset_json(p) for p in act(connector, wish)]})
+
+    return await call.with_body(reset)
+
+
+@router.get(
+    "/{connector}/offsets/reset",
+    response_model=entities.PendingResets,
+    responses=error_responses(400, 404),
+)
+async def get_pending_resets(call: RestCallParam, connector: ConnectorParam) -> Response:
+    """Get the offset resets that are not carried out yet, and refused ones."""
+    return await call.json(
+        lambda api: {
+            "resets": [
+                pending_reset_json(tp, one)
+                for tp, one in sorted(api.pending_offset_resets(connector).items())
+            ]
+        }
+    )
 
 
 @router.get(

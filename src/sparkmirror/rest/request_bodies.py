@@ -12,10 +12,12 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, NoReturn
 
 from sparkmirror.connect.api import ApiError
 from sparkmirror.connect.offset_alterations import OffsetEntry
+from sparkmirror.connectors.offset_reset_plan import EARLIEST, ResetWish
 from sparkmirror.formats.connect_json import Json
 
 MALFORMED_STATUS = 500
@@ -73,6 +75,27 @@ def parse_offset_entries(body: bytes) -> list[OffsetEntry]:
     if not isinstance(found, list):
         raise _mismatch("offsets", "a list", found)
     return [_entry(one, f"offsets[{place}]") for place, one in enumerate(found)]
+
+
+def parse_offset_reset(body: bytes) -> tuple[ResetWish, bool]:
+    """Parse an offset reset, and whether it is only planned."""
+    known = ("topic", "partitions", "to", "recopy", "deleteRecords", "dryRun")
+    found = _object(_parse(body), "the body", known=known)
+    topic, partitions = _text(found.get("topic"), "topic"), found.get("partitions") or []
+    if topic is None:
+        raise _mismatch("topic", "a string", None)
+    if not isinstance(partitions, list) or not all(str(one).isdecimal() for one in partitions):
+        raise _mismatch("partitions", "a list of numbers", partitions)
+    recopy, delete_records, dry_run = (
+        _text(found.get(name), name) == "true" for name in ("recopy", "deleteRecords", "dryRun")
+    )
+    start = _text(found.get("to"), "to") or EARLIEST
+    wish = ResetWish(topic, tuple(int(one) for one in partitions), start, recopy, delete_records)
+    if (recopy and start != EARLIEST) or (delete_records and not recopy):
+        raise ApiError(
+            HTTPStatus.BAD_REQUEST, "recopy has no `to`, and only recopy has `deleteRecords`."
+        )
+    return wish, dry_run
 
 
 def _entry(value: Any, where: str) -> OffsetEntry:

@@ -106,7 +106,11 @@ class RestServer:
         except BaseException:
             self.stop()
             raise
-        shown = ", ".join(map(str, self._rest.listeners))
+        served = [
+            str(replace(one, port=port))
+            for one, port in zip(self._rest.listeners, self.ports, strict=True)
+        ]
+        shown = ", ".join(served)
         log.info(f"The REST API is served at {shown}, advertised as {self.advertised_url}")
         for sentence in startup_warnings(self._rest):
             log.warning(sentence)
@@ -236,7 +240,7 @@ class _ServerThread:
         try:
             self._server.run(sockets=self._sockets)
         except Exception:
-            log.exception("The REST server has failed.")
+            log.exception("The REST server ended unexpectedly; restart the process.")
 
 
 def _server_context(rest: RestSettings) -> ssl.SSLContext | None:

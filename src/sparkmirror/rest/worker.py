@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Routes about the worker: `/`, `/health`, `/connector-plugins` and `/admin/loggers`."""
+"""Routes about the worker: `/`, `/health`, `/health/ready`, `/connector-plugins`, loggers."""
 
 from __future__ import annotations
 
@@ -39,6 +39,19 @@ async def get_root(call: RestCallParam) -> Response:
 async def get_health(call: RestCallParam) -> Response:
     """Get the health of the worker."""
     return await call.health()
+
+
+@root_router.get(
+    "/health/ready",
+    response_model=entities.Readiness,
+    responses={
+        500: {"model": entities.WorkerStatus, "description": "The worker does not answer in time."},
+        503: {"model": entities.Readiness, "description": "A flow cannot work."},
+    },
+)
+async def get_readiness(call: RestCallParam) -> Response:
+    """Get whether all flows of this process can work; not in Connect."""
+    return await call.health(of_flows=True)
 
 
 @plugins_router.get("", response_model=list[entities.PluginInfo], responses=error_responses())

@@ -83,11 +83,18 @@ class ConnectClient:
         )
 
     def lag(self, name: str, *, with_partitions: bool = False) -> responses.ConnectorLag | None:
-        """Return a connector's lag; None if it copies nothing, or a worker of Java runs it."""
-        query = "?partitions=true" if with_partitions else ""
-        return self._none_if_not_found(
-            lambda: self._get_of_connector(name, f"/lag{query}", responses.parse_lag)
-        )
+        """Return a connector's lag; None if it copies nothing, or a worker of Java runs it.
+
+        Is not retried while workers rebalance: an unknown lag is an answer, too.
+        """
+        path = f"{_connector_path(name)}/lag{'?partitions=true' if with_partitions else ''}"
+        subject = f"the lag of {_connector(name)}"
+        response = self._http.request("GET", path)
+        if response.status <= _LAST_SUCCESS:
+            return self._parse(response, subject, responses.parse_lag)
+        if response.status == NOT_FOUND:
+            return None
+        raise self._error(response, _message(response), subject, path)
 
     def topics(self, name: str) -> list[str]:
         """Return the topics that a connector has used."""
@@ -97,6 +104,16 @@ class ConnectClient:
 
     def offsets(self, name: str) -> list[responses.ConnectorOffset]:
         return self._get_of_connector(name, "/offsets", responses.parse_offsets)
+
+    def reset_offsets(self, name: str, wish: Mapping[str, object]) -> list[dict[str, Any]]:
+        """Plan or request an offset reset; only sparkmirror's workers know the request."""
+        subject = _connector(name)
+        response = self._change("POST", name, "/offsets/reset", dict(wish))
+        return self._parse(response, subject, lambda found: list(found["partitions"]))
+
+    def pending_resets(self, name: str) -> list[dict[str, Any]]:
+        """Return the offset resets that are not carried out, and refused ones."""
+        return self._get_of_connector(name, "/offsets/reset", lambda found: list(found["resets"]))
 
     def plugins(self) -> list[responses.PluginInfo]:
         """Return the connector classes of the worker."""

@@ -22,6 +22,7 @@ from sparkmirror.connect.group_state import ConfigTopic
 from sparkmirror.errors import BrokerError, SparkmirrorError
 from sparkmirror.formats.connect_config_records import RestartRequest, TargetState
 from sparkmirror.kafka.cluster_client import UNKNOWN_TOPIC_OR_PARTITION
+from sparkmirror.system.log_scope import ScopedThread
 from sparkmirror.wire.backoff import Backoff
 
 TargetStates: TypeAlias = Mapping[ConnectorClass, TargetState]  # only those that are not STARTED
@@ -56,9 +57,7 @@ class FlowCommands:
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._backoff = Backoff()  # while the topic cannot be read
-        self._thread = threading.Thread(
-            target=self._run, name=f"{self._flow}/commands", daemon=True
-        )
+        self._thread = ScopedThread(target=self._run, name=f"{self._flow}/commands", daemon=True)
         self.target_states: TargetStates | None = None  # None: not read yet
         self.problem = ""
 
@@ -104,7 +103,9 @@ class FlowCommands:
                 self._wake.wait(self._read())
                 self._wake.clear()
         except Exception as error:  # noqa: BLE001 - a thread's root: shown in the status
-            _log.exception(f"{self._flow}: REST commands are not read any more")
+            _log.exception(
+                f"{self._flow}: REST commands are not read any more; restart the process"
+            )
             self.problem = f"REST commands are not read any more: {error!r}"
         finally:
             self._config_topic.close()
@@ -125,9 +126,10 @@ class FlowCommands:
         if is_missing and not self.target_states:  # before the first start: no commands
             self._update()
             return _POLL_SECONDS
-        if not self.problem:
-            _log.warning(f"{self._flow}: the target states of its connectors are unknown: {error}")
+        had_problem = bool(self.problem)
         self.problem = f"the target states of its connectors are unknown: {error}"
+        if not had_problem:
+            _log.warning(f"{self._flow}: {self.problem} Retrying.")
         return max(_POLL_SECONDS, self._backoff.next_pause(slow=not error.retriable))
 
     # --- the thread that has read the topic

@@ -26,7 +26,13 @@ from sparkmirror.connectors.desired_state import (
 )
 from sparkmirror.connectors.lag_monitor import LagMonitor
 from sparkmirror.formats.connect_status_records import RunState
-from sparkmirror.spark.flow_status import FlowSnapshot, FlowState, FlowStatus
+from sparkmirror.spark.flow_status import (
+    FlowSnapshot,
+    FlowState,
+    FlowStatus,
+    with_unreachable_clusters,
+)
+from sparkmirror.system.log_scope import LogScope, log_scope
 
 SLOW_SECONDS = 8.0  # for a clean end
 _IDLE_STATES = {
@@ -35,6 +41,7 @@ _IDLE_STATES = {
     DesiredState.STANDBY: FlowState.STANDBY,
     None: FlowState.STOPPED,
 }
+_ON_REQUEST = {DesiredState.PAUSED, DesiredState.STOPPED}
 LagMonitorBuilder = Callable[[FlowSettings, Callable[[], FlowStatus]], LagMonitor]
 _log = logging.getLogger(__name__)
 
@@ -61,6 +68,11 @@ class ConnectorSlot:
     last_state: ConnectorState = field(default_factory=_unassigned)  # at `request_stop`
     lag_monitor: LagMonitor | None = None
     monitored: ConnectorSpec | None = None  # by `lag_monitor`
+
+    @property
+    def log_scope(self) -> LogScope:
+        flow = str(self.spec.settings.flow) if self.spec is not None else ""
+        return LogScope(flow, self.name)
 
     @property
     def desired(self) -> DesiredState | None:
@@ -101,6 +113,8 @@ class ConnectorSlot:
         if desired is not DesiredState.RUNNING or spec is None:
             self.request_stop()
         self.wanted = connector
+        if desired is not before and {desired, before} & _ON_REQUEST and desired is not None:
+            _log.info(f"Connector {self.name}: {desired.value}", extra=self.log_scope._asdict())
 
     def _return_to_running(self, before: DesiredState | None) -> None:
         if before is DesiredState.PAUSED:
@@ -124,7 +138,8 @@ class ConnectorSlot:
         self.stop_monitor()
         self.monitored = self.spec
         self.lag_monitor = make_monitor(self.spec.settings, lambda: self.status)
-        self.lag_monitor.start()
+        with log_scope(self.log_scope):
+            self.lag_monitor.start()
 
     def stop_monitor(self) -> None:
         if self.lag_monitor is not None:
@@ -155,7 +170,8 @@ class ConnectorSlot:
                 self.is_slow = True
                 _log.warning(
                     f"{self.status.name}: has not ended within {SLOW_SECONDS:.0f} s; its "
-                    "successor waits, because two instances would copy the same partitions."
+                    "successor waits, because two instances would copy the same partitions.",
+                    extra=self.log_scope._asdict(),
                 )
 
     def state(self) -> ConnectorState:
@@ -189,7 +205,8 @@ class ConnectorSlot:
         if self._shown_failure and self.desired is not DesiredState.STOPPED:
             reason = self._shown_failure.partition("\n")[0]
             return replace(now, state=FlowState.FAILED, reason=reason)
-        return replace(now, state=_IDLE_STATES.get(self.desired, FlowState.STARTING))
+        idle = replace(now, state=_IDLE_STATES.get(self.desired, FlowState.STARTING), reason="")
+        return with_unreachable_clusters(idle)
 
     def view(self) -> InstanceView:
         instance = self.instance

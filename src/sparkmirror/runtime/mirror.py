@@ -37,6 +37,7 @@ from sparkmirror.metrics.server import MetricsServer
 from sparkmirror.model import Flow
 from sparkmirror.rest.listening_sockets import require_free_ports
 from sparkmirror.runtime.commands import FlowCommands
+from sparkmirror.runtime.log_output import LogOutput
 from sparkmirror.runtime.metrics_view import MirroredFlow, ProcessMetrics, task_states
 from sparkmirror.runtime.mirror_reconciler import MirrorReconciler, connector_name
 from sparkmirror.runtime.ownership import FlowOwnership
@@ -96,8 +97,13 @@ class Mirror:
         once: bool = False,
         master: str | None = None,
         serves: bool = False,
+        log_output: LogOutput | None = None,
     ) -> None:
-        """`serves`: start the REST API, if the file allows it. ConfigError: the file is invalid."""
+        """`serves`: start the REST API, if the file allows it. ConfigError: the file is invalid.
+
+        `log_output` follows the file's log settings; None: they are ignored.
+        """
+        self._log_output = log_output
         self._file = MirrorFile(file, targets)
         self._parsed_run = self._file.read()
         self._spark: SharedSparkContext[str] = SharedSparkContext(master)
@@ -112,7 +118,12 @@ class Mirror:
         )
         self._supervisor = Supervisor(
             self._reconciler,
-            partial(ConnectorInstance, factors=ReplicationFactorChooser(), spark=self._spark),
+            partial(
+                ConnectorInstance,
+                factors=ReplicationFactorChooser(),
+                spark=self._spark,
+                configured_flows=lambda: self._parsed_run.enabled,
+            ),
             self._spark,
             monitor_lag=LagMonitor,
         )
@@ -139,7 +150,9 @@ class Mirror:
         if not self._supervisor.release(names, _RELEASE_SHARE * group.rebalance_timeout_ms / 1000):
             # To wait longer would cost the membership. Nothing is written twice: the next owner
             # compares both sides, and the brokers reject late writes.
-            _log.warning(f"{flow}: revoked before all its connectors have ended here")
+            _log.warning(
+                f"{flow}: revoked before its connectors ended here; the next owner compares first"
+            )
 
     def start(self) -> None:
         """Start everything. Returns at once; `snapshots` shows the progress.
@@ -187,6 +200,8 @@ class Mirror:
         """
         parsed_run = self._file.read()
         control_port(parsed_run.spark)
+        if self._log_output is not None:
+            self._log_output.check(parsed_run.log)
         changes = compare_runs(self._parsed_run, parsed_run)
         if not self._spark.is_configured:
             self._spark.configure(parsed_run.spark, _wanted_splits(parsed_run))
@@ -198,6 +213,8 @@ class Mirror:
         is_served = parsed_run.rest is None if self._rest is None else renew_rest is not None
         if changes.rest_credentials_changed and not is_served:
             changes = replace(changes, rest_credentials_changed=False, rest_changed=True)
+        if self._log_output is not None:
+            self._log_output.apply(parsed_run.log)
         self._reconciler.apply(parsed_run)
         self._supervisor.wake()
         self._parsed_run = parsed_run
@@ -230,7 +247,7 @@ class Mirror:
     @property
     def progress_seconds(self) -> float:
         """Seconds between two log lines with the progress of a flow."""
-        return self._parsed_run.progress_seconds
+        return self._parsed_run.log.progress_seconds
 
     def failure(self) -> BaseException | None:
         """Return the error if Spark did not start or its JVM died."""

@@ -18,6 +18,7 @@ from sparkmirror.config.config_changes import ParsedRun
 from sparkmirror.config.connector_config import PLUGIN_VERSION
 from sparkmirror.config.files.properties import parse_properties
 from sparkmirror.config.keys.connector_classes import ConnectorClass
+from sparkmirror.config.settings import FlowSettings
 from sparkmirror.config.worker_config import WorkerConfig
 from sparkmirror.connect import api_errors
 from sparkmirror.connect.api import (
@@ -29,11 +30,12 @@ from sparkmirror.connect.api import (
     SignedBody,
     StateInfo,
 )
-from sparkmirror.connect.connector_queries import ConnectorQueries, as_restarting
+from sparkmirror.connect.connector_queries import ConnectorQueries, as_restarting, readiness
 from sparkmirror.connect.log_levels import LogLevels
 from sparkmirror.connect.offset_alterations import OffsetEntry
 from sparkmirror.connectors.connector_states import ConnectorState, ReportedState
 from sparkmirror.connectors.desired_state import InstanceView
+from sparkmirror.connectors.offset_reset_plan import offset_store
 from sparkmirror.errors import ClusterError
 from sparkmirror.formats.connect_config_records import TargetState
 from sparkmirror.formats.connect_fields import Config
@@ -41,8 +43,7 @@ from sparkmirror.formats.connect_json import Json
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.policy.loading import load_policy
 from sparkmirror.runtime.mirror_reconciler import MirrorFlow, connector_name
-from sparkmirror.spark.flow_status import FlowState
-from sparkmirror.state.offset_store import OffsetStore
+from sparkmirror.spark.flow_status import FlowSnapshot, FlowState
 
 _COMMAND_SECONDS = 30.0
 _TASK = {kind: kind.java_name.removesuffix("Connector") + "Task" for kind in ConnectorClass}
@@ -92,6 +93,7 @@ class MirrorApi(ConnectorQueries):
         self._parsed_run = parsed_run
         self._worker_id = worker_id
         self._cluster_id: str | None = None
+        self._has_started = False
 
     # --- the process
 
@@ -111,19 +113,21 @@ class MirrorApi(ConnectorQueries):
         }
 
     def health(self) -> tuple[int, Mapping[str, str]]:
-        """Healthy once every flow runs here or is known to run elsewhere."""
-        instances = self._instances()
-        snapshots = [flow.snapshot(instances) for flow in self._flows()]
-        failed = [one for one in snapshots if one.state is FlowState.FAILED]
-        if failed:
-            message = f"{failed[0].flow}: {failed[0].reason}"
-            return HTTPStatus.INTERNAL_SERVER_ERROR, {"status": "unhealthy", "message": message}
-        starting = [one.flow for one in snapshots if one.state is FlowState.STARTING]
-        if starting:
+        """Healthy once the process has started; a restart would not bring a cluster up."""
+        starting = [one.flow for one in self._snapshots() if one.state is FlowState.STARTING]
+        self._has_started = self._has_started or not starting
+        if not self._has_started:
             message = f"Worker is still starting up: {', '.join(starting)}."
             return HTTPStatus.SERVICE_UNAVAILABLE, {"status": "starting", "message": message}
         message = "Worker has completed startup and is ready to handle requests."
         return HTTPStatus.OK, {"status": "healthy", "message": message}
+
+    def readiness(self) -> tuple[int, Mapping[str, str]]:
+        return readiness(self._snapshots())
+
+    def _snapshots(self) -> list[FlowSnapshot]:
+        instances = self._instances()
+        return [flow.snapshot(instances) for flow in self._flows()]
 
     def stage(self) -> str:
         """Always empty: no request waits for the process."""
@@ -157,6 +161,12 @@ class MirrorApi(ConnectorQueries):
             }
             for task, part in sorted(one.state().tasks.items())
         ]
+
+    def _source_settings(self, name: str) -> FlowSettings:
+        one = self._require_connector(name, api_errors.connector_not_found)
+        if one.kind is not ConnectorClass.SOURCE:
+            raise api_errors.no_source_connector(name)
+        return one.flow.settings
 
     def _worker_config(self) -> WorkerConfig:
         """A worker on the first flow's target, with the file's config providers."""
@@ -193,12 +203,7 @@ class MirrorApi(ConnectorQueries):
         if one.kind is not ConnectorClass.SOURCE:
             return []
         settings = one.flow.settings
-        store = OffsetStore(
-            settings.state_cluster,
-            settings.internal_topics.offsets,
-            connector=settings.source.name,
-            source_alias=settings.flow.source,
-        )
+        store = offset_store(settings)
         return [
             {
                 "partition": {
@@ -264,12 +269,18 @@ class MirrorApi(ConnectorQueries):
 
     def alter_offsets(self, name: str, entries: Sequence[OffsetEntry]) -> str:  # noqa: ARG002
         """Reject: a stored position has more fields than the offset."""
-        self._require_connector(name, api_errors.connector_not_found)
-        self._reject("Offsets cannot be altered here")
+        raise self._only_by_command(name)
 
     def reset_offsets(self, name: str) -> str:
-        self._require_connector(name, api_errors.connector_not_found)
-        self._reject("Offsets cannot be reset here")
+        raise self._only_by_command(name)
+
+    def _only_by_command(self, name: str) -> ApiError:
+        flow = self._require_connector(name, api_errors.connector_not_found).flow.flow
+        return ApiError(
+            HTTPStatus.FORBIDDEN,
+            "Offsets cannot be changed here. Use `sparkmirror offsets reset "
+            f"{self._file} --flow '{flow}' --topic TOPIC --to OFFSET`.",
+        )
 
     def put_tasks(self, name: str, signed: SignedBody, read: ParseTasks) -> None:  # noqa: ARG002
         """Reject: only Connect workers send it."""

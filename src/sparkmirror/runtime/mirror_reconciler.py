@@ -25,12 +25,20 @@ from sparkmirror.connectors.desired_state import (
     InstanceView,
     Restart,
 )
+from sparkmirror.errors import join_sentences
 from sparkmirror.formats.connect_config_records import TargetState
 from sparkmirror.formats.connect_status_records import RunState
 from sparkmirror.model import Flow
 from sparkmirror.runtime.commands import FlowCommands, connector_names
 from sparkmirror.runtime.ownership import FlowOwnership, OwnershipStatus
-from sparkmirror.spark.flow_status import FlowSnapshot, FlowState, FlowStatus
+from sparkmirror.spark.flow_status import (
+    FlowSnapshot,
+    FlowState,
+    FlowStatus,
+    with_unreachable_clusters,
+    without_consequences,
+)
+from sparkmirror.system.log_scope import LogScope, log_scope
 
 _IDLE = {
     TargetState.PAUSED: (DesiredState.PAUSED, RunState.PAUSED),
@@ -112,11 +120,23 @@ class MirrorFlow:
         view = instances.get(connector_name(self.flow, kind))
         is_here = view is not None and (view.is_active or view.desired is not DesiredState.STANDBY)
         if view is not None and is_here:
-            return view.state
+            return self._with_paused_tasks(kind, view)
         target_state = (self.commands.target_states or {}).get(kind)
         if target_state is not None:
             return ConnectorState(ReportedState(_IDLE[target_state][1]))
-        return source_state(self.snapshot(instances), ())
+        now = source_state(self.snapshot(instances), ())
+        is_lost = view is not None and now.connector.state is RunState.RUNNING
+        return replace(now, tasks=view.state.tasks) if view is not None and is_lost else now
+
+    def _with_paused_tasks(self, kind: ConnectorClass, view: InstanceView) -> ConnectorState:
+        """Add the tasks that a connector will have, if it was paused before the process started."""
+        state = view.state
+        if state.connector.state is not RunState.PAUSED or state.tasks:
+            return state
+        is_source = kind is ConnectorClass.SOURCE
+        most = self.settings.source.tasks_max
+        tasks = range(min(view.snapshot.partitions, most) if is_source else 1)
+        return replace(state, tasks={task: ReportedState(RunState.PAUSED) for task in tasks})
 
     def snapshot(self, instances: Mapping[str, InstanceView]) -> FlowSnapshot:
         """Return the state of the flow, summarized over its connectors."""
@@ -130,14 +150,19 @@ class MirrorFlow:
         now = FlowStatus(str(self.flow)).snapshot() if first is None else first.snapshot
         if not self.is_ready and not any(view.is_active for view in views.values()):
             status = self._status()
-            return replace(now, state=status.state, reason=status.reason)
-        is_idle = first is not None and not first.is_active and first.desired in _IDLE_TARGETS
-        if is_idle or kind not in self.specs:
-            now = replace(now, state=FlowState.PAUSED, reason=self._idle_reason())
-        elif now.state is FlowState.STANDBY:  # the supervisor has not polled yet
-            now = replace(now, state=FlowState.STARTING)
-        elif not self.settings.enabled and now.state is FlowState.RUNNING:
-            now = replace(now, reason="heartbeats only")
+            return with_unreachable_clusters(replace(now, state=status.state, reason=status.reason))
+        desired = None if first is None else first.desired
+        is_between = now.state is FlowState.STOPPED  # the end of one instance and the next
+        has_ended = is_between or (first is not None and not first.is_active)
+        if (has_ended and desired in _IDLE_TARGETS) or kind not in self.specs:
+            is_stopped = desired is DesiredState.STOPPED
+            state = FlowState.STOPPED if is_stopped else FlowState.PAUSED
+            now = replace(now, state=state, reason=self._idle_reason())
+        elif now.state is FlowState.STANDBY or (is_between and desired is DesiredState.RUNNING):
+            now = with_unreachable_clusters(replace(now, state=FlowState.STARTING))
+        elif now.state is FlowState.RUNNING:
+            parts = (now.reason, "" if self.settings.enabled else "heartbeats only")
+            now = replace(now, reason=join_sentences((*parts, self._idle_reason())))
         return _merged(now, first, views)
 
     def _status(self) -> OwnershipStatus:
@@ -178,8 +203,8 @@ def _merged(
     checkpoint = views.get(ConnectorClass.CHECKPOINT)
     return replace(
         now,
-        problems=tuple(dict.fromkeys(problems)),
-        flow_problems=tuple(dict.fromkeys(flow_problems)),
+        problems=without_consequences(problems, now.unreachable),
+        flow_problems=without_consequences(flow_problems, now.unreachable),
         group_positions=checkpoint.group_positions if checkpoint is not None else {},
     )
 
@@ -275,8 +300,9 @@ class MirrorReconciler:
 
 
 def _start(one: MirrorFlow) -> None:
-    one.commands.start()
-    one.ownership.start()
+    with log_scope(LogScope(str(one.flow))):
+        one.commands.start()
+        one.ownership.start()
 
 
 def _leave(one: MirrorFlow, successor: tuple[FlowSettings, GroupSettings] | None) -> None:

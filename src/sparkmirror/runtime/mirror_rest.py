@@ -70,13 +70,17 @@ def _bind(rest: RunRestSettings) -> RestServer:
     options = AppOptions.from_settings(rest.settings, TopicTrackingPolicy(allows_reset=False))
     try:
         return RestServer(rest.settings, options)
-    except SetupError as error:
+    except SetupError:
         if not rest.allows_any_port:
             raise
         first, *_ = rest.settings.listeners
-        _log.info(f"{error} The file sets no port: the REST API uses any free port.")
-        listeners = (replace(first, port=0),)
-        return RestServer(replace(rest.settings, listeners=listeners), options)
+        server = RestServer(replace(rest.settings, listeners=(replace(first, port=0),)), options)
+        chosen = replace(first, port=server.ports[0])
+        _log.warning(
+            f"{first} is in use, and the file sets no listeners: the REST API is served at "
+            f"{chosen} instead. Commands find it with --url and the properties file."
+        )
+        return server
 
 
 def _worker_id(url: str) -> str:

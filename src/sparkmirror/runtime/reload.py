@@ -91,7 +91,9 @@ class Reloader:
                 self._refuse(cause, str(error))
             except Exception as error:  # noqa: BLE001 - logged and shown, as a thread's root does
                 # An edited file must not end a running process.
-                _log.exception(f"{cause}cannot reload {self._file.name}")
+                _log.exception(
+                    f"{cause}cannot reload {self._file.name}; restart the process to apply it"
+                )
                 self._refuse(cause, f"{type(error).__name__}: {error}")
             else:
                 self.errors = ()

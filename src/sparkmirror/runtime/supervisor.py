@@ -36,6 +36,7 @@ from sparkmirror.formats.connect_status_records import RunState
 from sparkmirror.runtime.connector_slot import SLOW_SECONDS, ConnectorSlot, LagMonitorBuilder
 from sparkmirror.spark.flow_status import FlowStatus
 from sparkmirror.spark.shared_context import SharedSparkContext
+from sparkmirror.system.log_scope import log_scope
 from sparkmirror.wire.backoff import Backoff
 
 _ENDING_SECONDS = 0.05  # between two rounds while an instance ends
@@ -253,7 +254,8 @@ class Supervisor:
             tasks_only = True
         else:
             tasks_only = restart.tasks_only
-        _log.info(f"Connector {slot.name}: restarting on request")
+        scope = slot.log_scope._asdict()
+        _log.info(f"Connector {slot.name}: restarting on request", extra=scope)
         if not (tasks_only and slot.instance.replan()):
             slot.request_restart()
         return True
@@ -286,7 +288,8 @@ class Supervisor:
             for slot in slots:
                 is_active = slot.instance is not None and slot.ending_since is None
                 if is_active and slot.instance and slot.status.name in shrunk:
-                    _log.info(f"{slot.status.name}: replanning with fewer splits")
+                    sentence = f"{slot.status.name}: replanning with fewer splits"
+                    _log.info(sentence, extra=slot.log_scope._asdict())
                     slot.instance.replan()
 
     def _announce(self) -> None:
@@ -300,7 +303,7 @@ class Supervisor:
             self._source.announce([slot.name for slot in new])
         except ClusterError as error:
             if not self._announce_problem:
-                _log.warning(f"New connectors cannot start: {error}")
+                _log.warning(f"New connectors cannot start, retrying: {error}")
             self._announce_problem = str(error)
             pause = self._announce_backoff.next_pause(slow=not error.retriable)
             self._announce_at = time.monotonic() + pause
@@ -317,7 +320,7 @@ class Supervisor:
             return True
         try:
             instance = self._build(spec, status)
-            with self._changed:
+            with self._changed, log_scope(slot.log_scope):
                 if revision != self._revision:
                     return False
                 instance.start()
@@ -330,7 +333,8 @@ class Supervisor:
         sentence = str(error)
         if not isinstance(error, SparkmirrorError):
             sentence = f"{type(error).__name__}: {error}"
-        _log.error(f"{slot.status.name}: cannot start: {sentence}")
+        scope = slot.log_scope._asdict()
+        _log.error(f"{slot.status.name}: cannot start: {sentence}", extra=scope)
         trace = "".join(traceback.format_exception(error))
         with self._changed:
             slot.failure = f"{sentence}\n{trace}"

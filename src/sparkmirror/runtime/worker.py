@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from functools import partial
 
 from sparkmirror.config.keys.connector_classes import ConnectorClass
@@ -37,7 +38,7 @@ from sparkmirror.runtime.metrics_view import MirroredFlow, ProcessMetrics, task_
 from sparkmirror.runtime.reload import Reloaded
 from sparkmirror.runtime.supervisor import Supervisor
 from sparkmirror.security.settings import TlsSettings
-from sparkmirror.spark.flow_status import FlowSnapshot
+from sparkmirror.spark.flow_status import FlowSnapshot, FlowState
 from sparkmirror.spark.shared_context import SharedSparkContext
 from sparkmirror.topology.replication_factors import ReplicationFactorChooser
 
@@ -81,7 +82,12 @@ class ConnectWorker:
         )
         self._supervisor = Supervisor(
             self._reconciler,
-            partial(ConnectorInstance, factors=ReplicationFactorChooser(), spark=self.spark),
+            partial(
+                ConnectorInstance,
+                factors=ReplicationFactorChooser(),
+                spark=self.spark,
+                configured_flows=self._config_cache.flows,
+            ),
             self.spark,
             start_spark=self._start_spark,
             on_change=self._wake_reporter,
@@ -162,8 +168,17 @@ class ConnectWorker:
 
     def mirrored_flows(self) -> list[MirroredFlow]:
         """Return the source connectors of this worker, stopped ones included."""
+        member = self._membership
+        reason = "" if member.is_member or member.is_standby else member.problem or ""
         return [
-            MirroredFlow(view.snapshot, view.settings, view.name, view)
+            MirroredFlow(
+                replace(view.snapshot, state=FlowState.RETRYING, reason=reason)
+                if reason and view.desired is DesiredState.STANDBY
+                else view.snapshot,
+                view.settings,
+                view.name,
+                view,
+            )
             for view in self._supervisor.instances().values()
             if view.kind is ConnectorClass.SOURCE and view.settings is not None
         ]
@@ -201,7 +216,7 @@ class ConnectWorker:
             self._membership.start()
             self._startup.is_started = True
         except Exception as error:  # noqa: BLE001 - a thread's root: the process must end
-            _log.exception("The worker failed to start.")
+            _log.exception("The worker failed to start by an unexpected error; restart it.")
             self._startup.failure = error
 
     # --- threads of requests
@@ -231,6 +246,7 @@ class ConnectWorker:
     # --- the group's thread
 
     def _on_assigned(self, names: Collection[str]) -> None:
+        self._startup.has_joined = True
         self._reconciler.assign(names)
         self._supervisor.wake()
         self._reporter.wake(read=True)
@@ -241,7 +257,9 @@ class ConnectWorker:
         if not self._supervisor.release(names, self._release_seconds):
             # Nothing is written twice: the next owner compares both sides, and the brokers reject
             # late writes.
-            _log.warning(f"{', '.join(names)}: revoked before they have ended here")
+            _log.warning(
+                f"{', '.join(names)}: revoked before they ended here; the next owner compares first"
+            )
         self._reporter.give_up(names)
 
 

@@ -130,7 +130,9 @@ class RefreshingTokenSource:
         except AuthenticationError as error:
             failure = error
         except Exception as error:  # the root of a thread: waiting callers get the error
-            logger.exception(f"Token request to {self._endpoint.shown} failed unexpectedly")
+            logger.exception(
+                f"Token request to {self._endpoint.shown} failed unexpectedly; retrying"
+            )
             failure = AuthenticationError(
                 f"Cannot query the token endpoint {self._endpoint.shown} ({type(error).__name__}).",
                 retriable=True,

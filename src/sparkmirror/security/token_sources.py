@@ -63,7 +63,7 @@ class StaticTokenSource:
         if time.time() < self._token.expires_at:
             return self._token
         ended = datetime.fromtimestamp(max(self._token.expires_at, 0), UTC)
-        when = ended.strftime("%Y-%m-%d %H:%M:%S UTC")
+        when = ended.isoformat(timespec="seconds")
         if self._file:
             raise AuthenticationError(
                 f"The token in {self._file} has expired ({when}). Write a new one to the file.",

@@ -9,6 +9,7 @@ as a query takes two seconds more at the start and 100 MiB (Catalyst in the JVM,
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import time
@@ -48,6 +49,7 @@ TASK_FAILURES = 4
 SPARE_SLOTS = 16
 _FLOW_START_SECONDS = 0.3
 _CLASS_LIST_VERSION = 2  # change it when other classes are loaded: older archives lack them
+_log = logging.getLogger(__name__)
 
 
 def choose_master(requested: str | None, splits: int) -> str:
@@ -179,9 +181,15 @@ def start_spark(
     conf = SparkConf(loadDefaults=False)
     gateway = previous.gateway if previous else _gateway(conf, options, log_file)
     context = SparkContext(conf=conf.setAll([*options.items()]), gateway=gateway)
+    # PySpark prints a traceback when the JVM's connection ends; `failure` reports the JVM's end.
+    context._accumulatorServer.handle_error = _ignore_lost_connection  # noqa: SLF001
     # `getOrCreate` would start another one if the master has ended this one meanwhile.
     scala_context = context._jsc.sc()  # noqa: SLF001 - PySpark has no other way
     return RunningSpark(context, gateway, scala_context, os.getppid())
+
+
+def _ignore_lost_connection(_request: object, address: object) -> None:
+    _log.debug("The JVM's connection for accumulators ended: %s", address, exc_info=True)
 
 
 def _gateway(conf: Any, options: Mapping[str, str], log_file: Path) -> Any:

@@ -72,7 +72,11 @@ class ControlAcceptor:
         self._logged_at = now
         before = self._refused - 1
         more = f" ({before} more since the last message)" if before else ""
-        _log.warning("rejected a connection to the control port: %s%s", reason, more)
+        _log.warning(
+            "rejected a connection to the control port: %s%s; only this process's tasks may use it",
+            reason,
+            more,
+        )
         self._refused = 0
 
     def close(self) -> None:
@@ -127,7 +131,7 @@ class ControlAcceptor:
         except OSError as error:
             self.log_rejection(error)
         except Exception:  # noqa: BLE001 - the root of a task: one connection must not affect others
-            _log.exception("a connection to the control port failed")
+            _log.exception("a connection to the control port failed; its task will retry")
         finally:
             self.mark_authenticated()  # remove it from the unauthenticated connections
 

@@ -24,6 +24,7 @@ from sparkmirror.errors import SetupError, WireError
 from sparkmirror.model import ProducerState
 from sparkmirror.spark.control_acceptor import ControlAcceptor
 from sparkmirror.system.clock import steady_clock
+from sparkmirror.system.log_scope import current_scope, log_scope
 from sparkmirror.task.control_protocol import (
     LENGTH,
     MAX_MESSAGE_BYTES,
@@ -60,6 +61,7 @@ class EpochTasks:
     ) -> None:
         self.token = secrets.token_hex(16)
         self.settings = settings
+        self.log_scope = current_scope()  # of the connector that plans the epoch
         self.is_ending = False
         self._splits = dict(splits)
         self._deadline = 0.0  # set when the first task registers
@@ -85,7 +87,9 @@ class EpochTasks:
             raise WireError(f"split {index} already had a task; the next epoch continues it")
         if previous is not None:
             _log.warning(
-                "%s: split %d has a new task: the previous one died", self.settings.flow, index
+                "%s: split %d has a new task: the previous one died; comparing both clusters",
+                self.settings.flow,
+                index,
             )
             previous.write(encode_message({"type": "end"}))
             split = self.resumed_split(index)
@@ -281,20 +285,21 @@ class ControlServer:
             hello = await asyncio.wait_for(_receive(reader, _HELLO_BYTES), _HELLO_SECONDS)
             tasks = self._epoch_for_token(hello.get("token"))
             index = _split_index(hello)
-            split = tasks.register(index, writer)
-            self._mark_authenticated()
-            writer.write(
-                encode_message(
-                    {
-                        "type": "split",
-                        "split": split_to_json(split),
-                        "settings": task_settings_to_json(tasks.remaining_settings()),
-                    }
+            with log_scope(tasks.log_scope):
+                split = tasks.register(index, writer)
+                self._mark_authenticated()
+                writer.write(
+                    encode_message(
+                        {
+                            "type": "split",
+                            "split": split_to_json(split),
+                            "settings": task_settings_to_json(tasks.remaining_settings()),
+                        }
+                    )
                 )
-            )
-            if tasks.is_ending:
-                writer.write(encode_message({"type": "end"}))
-            await _read_reports(reader, writer, tasks, index)
+                if tasks.is_ending:
+                    writer.write(encode_message({"type": "end"}))
+                await _read_reports(reader, writer, tasks, index)
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             return  # the task disconnected, or the server stops
         except (WireError, TimeoutError) as error:
@@ -356,7 +361,9 @@ async def _read_reports(
                 tasks.on_finished(index)
     except WireError as error:
         flow = tasks.settings.flow
-        _log.warning("%s: disconnecting the task of split %d: %s", flow, index, error)
+        _log.warning(
+            "%s: disconnecting the task of split %d: %s; Spark retries it", flow, index, error
+        )
 
 
 def _parse_report(message: dict[str, Any], index: int) -> Progress:

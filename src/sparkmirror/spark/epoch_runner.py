@@ -22,6 +22,7 @@ from sparkmirror.quantities import counted
 from sparkmirror.spark.control_server import ControlServer, EpochTasks
 from sparkmirror.spark.encryption_check import encryption_warning
 from sparkmirror.spark.spark_problem import SparkProblem, job_problem
+from sparkmirror.system.log_scope import ScopedThread
 from sparkmirror.task.control_protocol import ControlEndpoint
 from sparkmirror.task.entry_point import copy_function
 from sparkmirror.task.messages import (
@@ -126,7 +127,7 @@ class EpochRunner:
         group = f"{self._name} epoch {self.number}"
         partitions = sum(len(split.partitions) for split in splits)
         stop_watching = threading.Event()
-        watchdog = threading.Thread(
+        watchdog = ScopedThread(
             target=self._watch,
             args=(spark, group, tasks, is_outdated, stop_watching, takes_turns),
             name=f"{self._name}/watchdog",
@@ -143,9 +144,7 @@ class EpochRunner:
             )
         except _spark_errors() as error:
             failure = (
-                SparkProblem(tasks.cancel_reason)
-                if tasks.cancel_reason
-                else job_problem(str(error))
+                SparkProblem(tasks.cancel_reason) if tasks.cancel_reason else _problem_of(error)
             )
             self._control.disconnect_epoch(tasks)
             ends = {
@@ -256,6 +255,12 @@ def _ends_from(receipts: list[Receipt]) -> dict[TopicPartition, PartitionEnd]:
         )
         for one in receipts
     }
+
+
+def _problem_of(error: Exception) -> SparkProblem:
+    if isinstance(error, ConnectionError):
+        return SparkProblem("Spark's JVM does not answer")
+    return job_problem(str(error))
 
 
 def _spark_errors() -> tuple[type[Exception], ...]:

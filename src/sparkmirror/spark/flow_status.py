@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The status of a flow: written by the flow, read by any thread.
-
-Also counts incidents: each is logged and counted once. A second attempt of a Spark task, or the
-next epoch, may report the same incident again; its identity tells. IncidentCounter is not
-thread-safe; its owner locks.
-"""
+"""The status of a flow: written by the flow, read by any thread."""
 
 from __future__ import annotations
 
@@ -14,19 +9,22 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import chain
 from typing import NamedTuple
 
+from sparkmirror.errors import join_sentences
 from sparkmirror.formats.mm2_records import Checkpoint
+from sparkmirror.kafka.error_mapping import UNREACHABLE
 from sparkmirror.model import TopicPartition
-from sparkmirror.quantities import counted
+from sparkmirror.quantities import counted, format_duration
 from sparkmirror.spark.flow_figures import FlowFigures, FlowFiguresView
+from sparkmirror.spark.incident_counter import IncidentCounter, IncidentCounts
 from sparkmirror.spark.latency_window import LatencyPercentiles, LatencyWindow
-from sparkmirror.state.incidents import Incident, IncidentKind, SeenIncidents
+from sparkmirror.state.incidents import Incident
 from sparkmirror.task.messages import PartitionProgress, Progress
-from sparkmirror.wire.error_codes import TOPIC_RECREATED, is_retriable
+from sparkmirror.wire.error_codes import CONNECTION_LOST, TOPIC_RECREATED, is_retriable
 
 _RATE_WINDOW_SECONDS = 10.0
 _SLOW_ACK_SECONDS = 30.0
@@ -35,10 +33,6 @@ _SILENT_SECONDS = 5.0  # tasks report every second
 _END_SECONDS = 20.0  # an older end offset says nothing about the lag
 _UNKNOWN = -1  # position
 _log = logging.getLogger(__name__)
-
-_MAX_RECENT = 20
-_MAX_LINES_PER_KIND = 10  # log lines per kind and report
-IncidentCounts = dict[tuple[str, int, str], int]  # source topic, partition, kind -> count
 
 
 class FlowState(Enum):
@@ -92,6 +86,14 @@ class FlowSnapshot:
     incident_kinds: Mapping[str, int] = field(default_factory=dict)  # incidents by kind
     incident_records: Mapping[str, int] = field(default_factory=dict)  # known records of them
     ledger_entries: int = 0
+    # Records that other flows had copied to the source, by source topic and partition.
+    skipped_records: Mapping[TopicPartition, int] = field(default_factory=dict)
+    unreachable: Mapping[str, str] = field(default_factory=dict)  # cluster -> why, or empty
+
+    @property
+    def can_work(self) -> bool:
+        """Whether it copies, may copy on request, or stands by; not while it starts or retries."""
+        return self.state not in (FlowState.STARTING, FlowState.RETRYING, FlowState.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,7 @@ class _Partition:
     first: int = 0
     counted_records: int = 0
     counted_bytes: int = 0
+    counted_skipped: int = 0
     problem_code: int = 0
     problem: str = ""
     reported_at: float = -math.inf  # by a task of this epoch
@@ -176,6 +179,7 @@ class _Task:
 class _Totals:
     records: int = 0
     bytes: int = 0
+    skipped: Counter[TopicPartition] = field(default_factory=Counter)
     history: deque[tuple[float, int, int]] = field(default_factory=deque)
     replication_latency: LatencyWindow = field(
         default_factory=lambda: LatencyWindow(_RATE_WINDOW_SECONDS)
@@ -201,6 +205,8 @@ class FlowStatus:
         self._tasks: dict[int, _Task] = {}
         self._waiting_splits: frozenset[int] = frozenset()
         self._flow_problems: dict[str, str] = {}
+        self._unreachable: dict[str, str] = {}  # cluster -> reason; empty: it answers
+        self._is_source_unreachable = False
         self._notices = 0
         self._incidents = IncidentCounter(flow)
         self._topology_changes: Counter[str] = Counter()
@@ -217,11 +223,14 @@ class FlowStatus:
             status._notices = self._notices
             status._totals.records = self._totals.records
             status._totals.bytes = self._totals.bytes
+            status._totals.skipped = self._totals.skipped.copy()
             status._incidents = self._incidents
             status._topology_changes = self._topology_changes
             status._figures = self._figures
             status._succeeded_at = self._succeeded_at
             status._scope = self._scope
+            status._unreachable = self._unreachable
+            status._is_source_unreachable = self._is_source_unreachable
             status._others = self._others | {
                 tp: _without_task(part) for tp, part in self._parts.items()
             }
@@ -257,6 +266,16 @@ class FlowStatus:
                 self._flow_problems[topic] = problem
             else:
                 self._flow_problems.pop(topic, None)
+
+    def set_unreachable(self, cluster: str, reason: str, *, is_source: bool) -> None:
+        """Set, or clear with an empty string, why a cluster of the flow cannot be reached.
+
+        Meanwhile a flow that runs or starts is RETRYING, and the lag is unknown without the source.
+        """
+        with self._lock:
+            self._unreachable[cluster] = reason
+            if is_source:
+                self._is_source_unreachable = bool(reason)
 
     def set_waiting_splits(self, splits: Collection[int]) -> None:
         """Set the splits of the epoch that have no Spark task."""
@@ -406,6 +425,8 @@ class FlowStatus:
 
     def _healthy_splits(self, now: float) -> set[int]:
         """Return the splits whose tasks report, and report no unreachable cluster."""
+        if self._is_source_unreachable:
+            return set()
         return {
             split
             for split, task in self._tasks.items()
@@ -436,13 +457,16 @@ class FlowStatus:
         if part is None:
             return
         if from_zero:  # the first report of an attempt has every partition
-            part.counted_records = part.counted_bytes = 0
+            part.counted_records = part.counted_bytes = part.counted_skipped = 0
         records, size = one.records - part.counted_records, one.bytes - part.counted_bytes
         self._totals.records += records
         self._totals.bytes += size
+        if one.skipped_records != part.counted_skipped:
+            self._totals.skipped[tp] += one.skipped_records - part.counted_skipped
         figures = self._figures.of(tp)
         figures.count(now, records, size)
         part.counted_records, part.counted_bytes = one.records, one.bytes
+        part.counted_skipped = one.skipped_records
         part.position, part.downstream = one.position, one.downstream
         if confirms_end and one.end_offset >= 0 and not one.error:
             part.end_offset, part.end_read_at = max(one.end_offset, one.position), now
@@ -495,7 +519,7 @@ class FlowStatus:
             is_scope_known = self._scope is not None or bool(everything)
             bounded = [p for p in parts if p.stop_at is not None]
             codes = [p.problem_code for p in parts if p.problem]
-            return FlowSnapshot(
+            snapshot = FlowSnapshot(
                 flow=self._flow,
                 state=self._state,
                 reason=self._reason,
@@ -527,12 +551,15 @@ class FlowStatus:
                 retriable_only=all(is_retriable(code) for code in codes),
                 topology_changes=dict(self._topology_changes),
                 trace=self._trace,
-                flow_problems=tuple(dict.fromkeys(self._flow_problems.values())),
+                flow_problems=self._shown_flow_problems(),
+                unreachable=dict(self._unreachable),
+                skipped_records=dict(totals.skipped),
                 seconds_since_success=now - self._succeeded_at,
                 incident_kinds=self._incidents.kinds,
                 incident_records=self._incidents.records,
                 ledger_entries=self._incidents.ledger_entries,
             )
+        return with_unreachable_clusters(snapshot)
 
     def tasks(self) -> tuple[TaskSnapshot, ...]:
         """Return the tasks of the current epoch, in order; none before the first one."""
@@ -560,23 +587,59 @@ class FlowStatus:
         has_slot = split not in self._waiting_splits
         if not has_slot:
             warnings = {"has no Spark task yet; its partitions are not copied": None}
+        elif reasons := list(filter(None, self._unreachable.values())):
+            warnings = dict.fromkeys(reasons)  # the partitions' own warnings are consequences
         return TaskSnapshot(
             split, partitions, tuple(failures), tuple(warnings), tuple(copied), has_slot
         )
 
+    def _shown_flow_problems(self) -> tuple[str, ...]:
+        """Return the problems that belong to no task, without those of an unreachable cluster."""
+        return without_consequences(self._flow_problems.values(), self._unreachable)
+
     def _problems(self, parts: Sequence[_Partition]) -> tuple[str, ...]:
-        found = [part.problem for part in parts if part.problem]
-        found += self._flow_problems.values()
+        is_unreachable = any(self._unreachable.values())
+        lost: Counter[str] = Counter()  # one broker is a problem of thousands of partitions
+        found = []
+        for part in parts:
+            if part.problem_code == CONNECTION_LOST:
+                lost[part.problem.partition(": ")[0]] += 1
+                if is_unreachable or lost[part.problem.partition(": ")[0]] > 1:
+                    continue
+            if part.problem:
+                found.append(part.problem)
+        found += self._shown_flow_problems()
         if self._waiting_splits:
             count = len({part.split for part in parts})
             found.append(
                 f"no Spark task for {len(self._waiting_splits)} of {counted(count, 'split')}"
             )
-        found += [task.problem for task in self._tasks.values() if task.problem]
+        if not is_unreachable:
+            found += [task.problem for task in self._tasks.values() if task.problem]
         slowest = max((task.unacked_seconds for task in self._tasks.values()), default=0.0)
         if slowest > _SLOW_ACK_SECONDS:
             found.append(_slow(slowest))
         return tuple(dict.fromkeys(found))
+
+
+def with_unreachable_clusters(now: FlowSnapshot) -> FlowSnapshot:
+    """Return RETRYING, with the reason, for a flow that cannot run because of a cluster."""
+    reasons = join_sentences(now.unreachable.values())
+    if not reasons or now.state not in (FlowState.STARTING, FlowState.RUNNING):
+        return now
+    return replace(now, state=FlowState.RETRYING, reason=reasons)
+
+
+def without_consequences(
+    problems: Iterable[str], unreachable: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Return the problems once each, without those that only repeat an unreachable cluster."""
+    names = [f"Cluster '{cluster}' " for cluster, reason in unreachable.items() if reason]
+    return tuple(
+        one
+        for one in dict.fromkeys(problems)
+        if not (any(name in one for name in names) and UNREACHABLE.search(one))
+    )
 
 
 def _without_task(part: _Partition) -> _Partition:
@@ -584,55 +647,4 @@ def _without_task(part: _Partition) -> _Partition:
 
 
 def _slow(seconds: float) -> str:
-    return f"the target has acknowledged nothing for {seconds:.0f} s"
-
-
-class IncidentCounter:
-    """The incidents of one flow since the process started."""
-
-    def __init__(self, flow: str) -> None:
-        self._flow = flow
-        self._known = SeenIncidents()
-        self._counts: Counter[tuple[str, int, str]] = Counter()
-        self._recent: deque[str] = deque(maxlen=_MAX_RECENT)
-        self._kinds: Counter[str] = Counter()
-        self._records: Counter[str] = Counter()
-        self.ledger_entries = 0
-
-    def add(self, incidents: Iterable[Incident]) -> None:
-        """Log and count new incidents."""
-        lines: Counter[IncidentKind] = Counter()
-        for one in incidents:
-            if not self._known.is_new(one):
-                continue
-            self._counts[one.topic, one.partition, str(one.kind)] += 1
-            self._recent.append(str(one))
-            self._kinds[str(one.kind)] += 1
-            self._records[str(one.kind)] += max(one.records, 0)
-            self.ledger_entries += one.belongs_in_ledger
-            lines[one.kind] += 1
-            if lines[one.kind] <= _MAX_LINES_PER_KIND:
-                _log.warning("%s: %s", self._flow, one)
-        for kind, count in lines.items():
-            if count > _MAX_LINES_PER_KIND:
-                _log.warning("%s: %s: %d more", self._flow, kind, count - _MAX_LINES_PER_KIND)
-
-    @property
-    def counts(self) -> IncidentCounts:
-        """The number of each kind, by source partition."""
-        return dict(self._counts)
-
-    @property
-    def kinds(self) -> dict[str, int]:
-        """The number of incidents of each kind; 0 if there was none."""
-        return {str(kind): self._kinds[str(kind)] for kind in IncidentKind}
-
-    @property
-    def records(self) -> dict[str, int]:
-        """The records of the incidents of each kind, as far as they are known."""
-        return {str(kind): self._records[str(kind)] for kind in IncidentKind}
-
-    @property
-    def recent(self) -> tuple[str, ...]:
-        """The latest ones as text, oldest first."""
-        return tuple(self._recent)
+    return f"the target has acknowledged nothing for {format_duration(seconds)}"

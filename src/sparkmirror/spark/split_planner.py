@@ -25,6 +25,9 @@ def task_settings(
     dead_letters_topic: str,
     map_topic: str,
     syncs_topic: str,
+    source_cluster_id: str = "",
+    target_cluster_id: str = "",
+    registry_topic: str = "",
 ) -> TaskSettings:
     """Return the settings that a flow's tasks need."""
     return TaskSettings(
@@ -51,4 +54,7 @@ def task_settings(
         offset_lag_max=settings.source.offset_lag_max,
         dead_letters_topic=dead_letters_topic,
         offsets_cluster=settings.worker_cluster,
+        source_cluster_id=source_cluster_id,
+        target_cluster_id=target_cluster_id,
+        registry_topic=registry_topic,
     )

@@ -12,6 +12,7 @@ import socket
 from dataclasses import dataclass
 from typing import Any
 
+from sparkmirror.quantities import counted
 from sparkmirror.spark.context import RunningSpark
 from sparkmirror.spark.spark_problem import SparkProblem
 
@@ -104,11 +105,11 @@ def executor_problem(
         return SparkProblem(f"The Spark cluster {master} has no workers. Start one.")
     if not any(c >= executor_cores and m >= executor_mib for c, m in state.workers):
         sizes = sorted(set(state.workers), reverse=True)[:_MAX_SIZES]
-        listed = ", ".join(f"{cores} cores and {mib} MiB" for cores, mib in sizes)
+        listed = ", ".join(f"{counted(cores, 'core')} and {mib} MiB" for cores, mib in sizes)
+        needed = f"{counted(executor_cores, 'core')} and {executor_mib} MiB"
         return SparkProblem(
-            f"No worker of {master} can run an executor: it needs {executor_cores} cores and "
-            f"{executor_mib} MiB, and the largest workers have {listed}. Reduce "
-            f"spark.executor.memory or spark.executor.cores. {_PAGE}",
+            f"No worker of {master} can run an executor: it needs {needed}, and the largest "
+            f"workers have {listed}. Reduce spark.executor.memory or spark.executor.cores. {_PAGE}",
             is_hopeless=True,
         )
     return None

@@ -112,7 +112,7 @@ class ConnectTopic:
         if skipped:
             _log.warning(
                 f"{self._name}: skipped {counted(len(skipped), 'record')} not written by Connect. "
-                f"The first one: {skipped[0].reason}"
+                f"The first one: {skipped[0].reason} Another program writes to this topic; stop it."
             )
 
     def _partition_batches(

@@ -59,7 +59,8 @@ class GrantedAcls:
         if self._malformed > before:
             _log.warning(
                 f"Skipped {counted(self._malformed - before, 'record')} in topic '{self.topic}' "
-                f"on cluster '{self._alias}' without a valid ACL"
+                f"on cluster '{self._alias}' without a valid ACL: another program writes "
+                "to it; stop that."
             )
 
     def add(self, bindings: Collection[AclBinding]) -> None:

@@ -35,6 +35,7 @@ class IncidentKind(StrEnum):
     RESUME_MISMATCH = "resume-mismatch"
     REFUSED = "refused"
     NO_READ = "no-read"
+    OFFSETS_RESET = "offsets-reset"
 
 
 class IncidentRule(NamedTuple):
@@ -90,6 +91,7 @@ INCIDENT_RULES: Mapping[IncidentKind, IncidentRule] = MappingProxyType(
         IncidentKind.NO_READ: IncidentRule(
             "", "the target cannot be read; a crash may repeat records", in_ledger=False
         ),
+        IncidentKind.OFFSETS_RESET: IncidentRule("", "a user reset the offsets"),
     }
 )
 

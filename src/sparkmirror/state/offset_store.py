@@ -7,27 +7,32 @@ with the records of `state/position_records.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from sparkmirror.formats.connect_json import encode
+from sparkmirror.formats.primitives import partition_for_key
 from sparkmirror.formats.source_offsets import SourceOffsetKey, StoredPosition
 from sparkmirror.kafka.topic_log import TopicLog
+from sparkmirror.state.offset_resets import OffsetReset, parse_resets, reset_owner
 from sparkmirror.state.position_records import parse_positions, position_record
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from sparkmirror.kafka.cluster_client import ClusterClient
+    from sparkmirror.kafka.log_records import LogRecord
     from sparkmirror.model import TopicPartition
     from sparkmirror.wire.settings import ConnectionSettings
 
 
 @dataclass(frozen=True, slots=True)
 class StoredPositions:
-    """All positions of a connector, and the partition count of the offsets topic."""
+    """All positions and requested resets of a connector; the offsets topic's partition count."""
 
     positions: dict[TopicPartition, StoredPosition]
     partitions: int
+    resets: dict[TopicPartition, OffsetReset] = field(default_factory=dict)  # also refused ones
 
 
 class OffsetStore:
@@ -46,14 +51,25 @@ class OffsetStore:
 
         The last stable offset would hide positions behind another client's open transaction.
         """
+        requests: list[LogRecord] = []
+        prefix = encode([reset_owner(self._connector)])[:-1]
+
+        def collect_requests(records: Iterable[LogRecord]) -> Iterator[LogRecord]:
+            for record in records:
+                if record.key is not None and record.key.startswith(prefix):
+                    requests.append(record)
+                else:
+                    yield record
+
         with TopicLog(self._connection, self._topic) as log:
             positions = parse_positions(
-                log.read_to_end(timeout_seconds),
+                collect_requests(log.read_to_end(timeout_seconds)),
                 self._connector,
                 self._source_alias,
                 log.partitions,
             )
-            return StoredPositions(positions, log.partitions)
+            resets = parse_resets(requests, self._connector, self._source_alias)
+            return StoredPositions(positions, log.partitions, resets)
 
     def write(self, positions: Mapping[TopicPartition, StoredPosition | None]) -> None:
         """Store positions, or delete them (None). Blocks until all replicas have them."""
@@ -64,6 +80,17 @@ class OffsetStore:
                     self._connector, self._source_alias, tp, stored, log.partitions
                 )
                 by_partition.setdefault(record.partition, []).append((record.key, record.value))
+            log.append(by_partition)
+
+    def write_resets(self, resets: Mapping[TopicPartition, OffsetReset | None]) -> None:
+        """Request resets, or delete requests (None). Blocks until all replicas have them."""
+        with TopicLog(self._connection, self._topic) as log:
+            by_partition: dict[int, list[tuple[bytes | None, bytes | None]]] = {}
+            for tp, one in resets.items():
+                owner = reset_owner(self._connector)
+                key = SourceOffsetKey(owner, self._source_alias, tp).key()
+                where = partition_for_key(key, log.partitions)
+                by_partition.setdefault(where, []).append((key, one.value() if one else None))
             log.append(by_partition)
 
 
@@ -101,18 +128,3 @@ class StoredPositionReader:
 
     def _is_ours(self, named: SourceOffsetKey) -> bool:
         return named.connector == self._connector and named.cluster == self._source_alias
-
-
-def stored_producers(connection: ConnectionSettings, topic: str) -> set[int]:
-    """Return the producer ids of all flows with positions in an offsets topic."""
-    found: set[int] = set()
-    with TopicLog(connection, topic) as log:
-        for record in log.read_to_end():
-            if record.key is None or record.value is None:
-                continue
-            if SourceOffsetKey.from_key(record.key) is None:
-                continue
-            producer = StoredPosition.from_value(record.value).producer
-            if producer is not None:
-                found.add(producer.producer_id)
-    return found

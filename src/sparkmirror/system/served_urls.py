@@ -10,12 +10,14 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from sparkmirror.errors import SetupError
 from sparkmirror.system.cache_directory import cache_directory, ensure_writable
 
+DEFAULT_URL = "http://localhost:8083"  # Connect's port
 _log = logging.getLogger(__name__)
 
 
@@ -23,7 +25,8 @@ def publish_url(file: Path, url: str) -> None:
     """Record the URL of this process; without a writable cache directory only log it."""
     try:
         directory = ensure_writable(_directory())
-        (directory / f"{_digest(file)}-{os.getpid()}").write_text(url, encoding="utf-8")
+        record = f"{url}\n{file.resolve()}"
+        (directory / f"{_digest(file)}-{os.getpid()}").write_text(record, encoding="utf-8")
     except (SetupError, OSError) as error:
         _log.info(f"Commands for {file.name} need --url {url}: {error}")
 
@@ -35,13 +38,30 @@ def withdraw_url(file: Path) -> None:
 
 
 def published_url(file: Path) -> str | None:
-    """Return the URL of a running process with this file; None if there is none."""
-    for record in sorted(_directory().glob(f"{_digest(file)}-*")):
+    """Return the URL of the process that has run this file for longest; None if there is none.
+
+    The others are usually on standby, and know less.
+    """
+    return next((url for url, _ in _records(f"{_digest(file)}-*")), None)
+
+
+def all_published() -> list[tuple[str, str]]:
+    """Return URL and file of each running process of this user, by file."""
+    return sorted(_records("*"), key=lambda one: one[1])
+
+
+def _records(pattern: str) -> Iterator[tuple[str, str]]:
+    records = []
+    for path in _directory().glob(pattern):
+        with suppress(FileNotFoundError):
+            records.append((path.stat().st_mtime_ns, path))
+    for _, record in sorted(records):
         with suppress(OSError, UnicodeDecodeError):
             if _is_running(record.name.rpartition("-")[2]):
-                return record.read_text(encoding="utf-8")
-            record.unlink(missing_ok=True)
-    return None
+                url, _, file = record.read_text(encoding="utf-8").partition("\n")
+                yield url, file
+            else:
+                record.unlink(missing_ok=True)
 
 
 def _directory() -> Path:

@@ -118,9 +118,10 @@ class ComparisonRunner:
         reader = self._readers[part.target.tp]
         reader.queued_bytes = comparison.held_bytes
         self._fetcher.on_drained(reader)
-        self._reporter.other_writers.update(
-            OtherWriter(*part.target.tp, producer) for producer in comparison.other_writers
-        )
+        if not part.expects_other_writers:
+            self._reporter.other_writers.update(
+                OtherWriter(*part.target.tp, producer) for producer in comparison.other_writers
+            )
         if comparison.outcome is None and comparison.waits_for_target:
             if comparison.reads_to_log_end and reader.is_at_end:
                 comparison.on_target_end()

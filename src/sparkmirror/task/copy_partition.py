@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from sparkmirror.formats.map_chunk import MapChunk, MappedRun
 from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.model import NO_PRODUCER, ProducerState, TopicPartition
 from sparkmirror.offsets.map_builder import MapBuilder, MapSavepoint
+from sparkmirror.state.remedies import error_command
 from sparkmirror.task.comparison import Comparison, ComparisonOutcome, EstimateBounds, UnmappedRange
 from sparkmirror.task.latency_histogram import PartitionTimesList
 from sparkmirror.task.messages import (
@@ -25,17 +27,20 @@ from sparkmirror.task.messages import (
     chunk_from_text,
     chunk_to_text,
 )
+from sparkmirror.task.producer_verdicts import ProducerVerdicts
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.fetch_partition import FetchPartition
-from sparkmirror.wire.outgoing import OutgoingBatch
+from sparkmirror.wire.outgoing import OutgoingBatch, SkippedBatch
 from sparkmirror.wire.produce_partition import ProducePartition
 
 
 class ClusterAliases(NamedTuple):
-    """The aliases of both clusters, for error messages."""
+    """The aliases of both clusters, the flow and its connector, for error messages."""
 
     source: str
     target: str
+    flow: str = ""
+    connector: str = ""
 
 
 class ResumePoint(NamedTuple):
@@ -88,12 +93,15 @@ class CopyPartition:
         "records",
         "runs",
         "savepoint",
+        "skipped_records",
+        "skipped_until",
         "source",
         "start",
         "stored",
         "target",
         "times",
         "unsynced",
+        "verdicts",
         "verify_next_batch",
     )
 
@@ -130,8 +138,11 @@ class CopyPartition:
         self.is_recording = False  # refused records are being recorded; reading waits for that
         self.is_target_unreadable = False  # no READ on the target, so no comparisons
         self.verify_next_batch = False  # read back the first record batch after a take-over
+        self.verdicts: ProducerVerdicts | None = None  # None: nothing is skipped
         self.records = 0
         self.bytes = 0
+        self.skipped_records = 0  # that another flow copied to the source
+        self.skipped_until = start.position  # counted up to this source offset
         self.runs = CopiedRuns()
         self.map_builder = (
             MapBuilder.resume(chunk_from_text(start.map_chunk))
@@ -171,9 +182,28 @@ class CopyPartition:
         self.error_code = code
         self.error = ""
         if code:
-            explanation = text or error_codes.advice(code)
+            named = self._aliases
+            command = error_command(code, self.source.tp, named.flow, named.connector)
+            explanation = (text or error_codes.advice(code)) + command
             self.error = f"{cluster}: {tp}: {error_codes.name(code)}: {explanation}"
         self.is_changed = True
+
+    def count_skipped(self, batches: Iterable[SkippedBatch]) -> None:
+        """Count skipped record batches; those that are read again count once."""
+        for next_offset, records in batches:
+            if next_offset > self.skipped_until:
+                self.skipped_until = next_offset
+                self.skipped_records += records
+
+    @property
+    def skips(self) -> Mapping[int, bool] | None:
+        """Known producer ids, and whether their record batches are skipped; None: copy all."""
+        return None if self.verdicts is None else self.verdicts.skips
+
+    @property
+    def expects_other_writers(self) -> bool:
+        """Whether clients and other flows write to the remote topic as well."""
+        return self.verdicts is not None and self.verdicts.expects_other_writers
 
     @property
     def resume_point(self) -> ResumePoint:
@@ -244,6 +274,7 @@ class CopyPartition:
         self.map_copied_runs()
         self.map_builder.start_chunk(position, self.downstream + 1)
         self.leader_epoch = self.source.last_leader_epoch
+        self.skipped_until = position
         self.set_position(position)
 
     def set_savepoint(self) -> None:
@@ -304,8 +335,9 @@ class CopyPartition:
         )
 
     def progress(self) -> PartitionProgress:
-        """Return the partition's progress; with exactly-once, only what is committed."""
-        state = self if self.savepoint is None else self.savepoint
+        """Return the partition's progress; with exactly-once, only committed records."""
+        saved = self.savepoint
+        state = self if saved is None or saved.records == self.records else saved
         stored = self.stored
         producer = stored.producer or NO_PRODUCER
         return PartitionProgress(
@@ -324,6 +356,7 @@ class CopyPartition:
             producer_epoch=producer.producer_epoch,
             stored_position=stored.offset + 1,
             stored_downstream=-1 if stored.downstream is None else stored.downstream,
+            skipped_records=self.skipped_records,
         )
 
     @property

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from sparkmirror.model import TopicPartition
 from sparkmirror.state.incidents import Incident, IncidentKind, SeenIncidents
 from sparkmirror.state.ledger import entry_for_incident
+from sparkmirror.state.remedies import RUN_CONNECTOR, with_command
 from sparkmirror.task.copy_partition import CopyPartition
 from sparkmirror.task.messages import OtherWriter
 from sparkmirror.task.on_demand_topic import OnDemandTopic
@@ -49,8 +50,9 @@ class TaskCounts:
 class IncidentReporter:
     """The incidents of one task, and its counts."""
 
-    def __init__(self, flow: str, ledger: OnDemandTopic) -> None:
+    def __init__(self, flow: str, ledger: OnDemandTopic, connector: str = RUN_CONNECTOR) -> None:
         self._flow = flow
+        self._connector = connector
         self._ledger = ledger
         self._known = SeenIncidents()
         self._unreported: deque[Incident] = deque()
@@ -67,14 +69,16 @@ class IncidentReporter:
     def report(self, incident: Incident) -> None:
         """Report an incident to the driver, once."""
         if self._known.is_new(incident):
-            self._unreported.append(incident)
+            self._unreported.append(self._with_command(incident))
 
     def record(self, incidents: Sequence[Incident], then: Callable[[], None]) -> None:
         """Report incidents and write their ledger entries; calls `then` when these are written."""
         for one in incidents:
             self.report(one)
         entries = [
-            entry_for_incident(self._flow, one) for one in incidents if one.belongs_in_ledger
+            entry_for_incident(self._flow, self._with_command(one))
+            for one in incidents
+            if one.belongs_in_ledger
         ]
         if not entries:
             then()
@@ -82,6 +86,9 @@ class IncidentReporter:
         records = [NewRecord(entry.key(), entry.value()) for entry in entries]
         ticket = self._ledger.write(build_batch(records, int(time.time() * 1000)), len(records))
         self._waiting.append(_LedgerWait(ticket, time.monotonic() + LEDGER_TIMEOUT_SECONDS, then))
+
+    def _with_command(self, incident: Incident) -> Incident:
+        return with_command(incident, self._flow, self._connector)
 
     def report_at(
         self, kind: IncidentKind, part: CopyPartition, cause: str, policy: str = ""

@@ -42,6 +42,7 @@ class PartitionStart:
     leader_epoch: int = -1  # of the last record batch read on the source
     is_handed_over: bool = False  # the last task ended cleanly: nothing was written since
     map_chunk: str = ""  # what it left open of the offset map, with which this one goes on
+    skip_origins: tuple[str, ...] = ()  # ids of clusters; what a flow copied from them is skipped
 
     @property
     def source(self) -> TopicPartition:
@@ -99,6 +100,9 @@ class TaskSettings:
     offset_lag_max: int = 100
     dead_letters_topic: str = ""
     offsets_cluster: ConnectionSettings | None = None  # of the positions; None: the target
+    source_cluster_id: str = ""  # a registered producer id counts only if this cluster issued it
+    registry_topic: str = ""  # of registered producers, on the source; empty: nothing is skipped
+    target_cluster_id: str = ""  # there the task registers a new producer id; empty: it does not
 
 
 class PartitionProgress(NamedTuple):
@@ -123,6 +127,7 @@ class PartitionProgress(NamedTuple):
     producer_epoch: int = -1
     stored_position: int = -1
     stored_downstream: int = -1
+    skipped_records: int = 0  # that another flow copied here from one of `skip_origins`
 
 
 class OtherWriter(NamedTuple):
@@ -241,11 +246,13 @@ _start_row = attrgetter(
     "leader_epoch",
     "is_handed_over",
     "map_chunk",
+    "skip_origins",
 )
 
 
 def _start_from_row(row: list[Any]) -> PartitionStart:
     row[8:11] = [ProducerState(*row[8:11])]
+    row[-1] = tuple(row[-1])
     return PartitionStart(*row)
 
 

@@ -71,7 +71,7 @@ class OpenTransactionMonitor:
         open_ones = [one for one in producers if one.transaction_start >= 0]
         first = min(open_ones, key=lambda one: one.transaction_start, default=None)
         owner = (
-            f"producer id {first.producer_id} began it at offset {first.transaction_start}"
+            f"producer id {first.producer_id} started it at offset {first.transaction_start}"
             if first is not None
             else "its producer is unknown"
         )

@@ -294,7 +294,7 @@ class SourceLogRecovery:
     def _truncation_incident(self, tp: TopicPartition, offsets: tuple[int, int]) -> Incident:
         first, last = offsets
         records = last - first + 1
-        cause = f"its log was truncated at offset {first}, as by an unclean leader election"
+        cause = f"its log was truncated at offset {first}, for example by an unclean election"
         log_start = self._unknown_truncations.pop(tp, None)
         if log_start is None:
             cause += "; copied records stay on the target"

@@ -13,6 +13,7 @@ from sparkmirror.config.settings import IncidentPolicies
 from sparkmirror.errors import CorruptRecordBatchError
 from sparkmirror.model import TopicPartition
 from sparkmirror.state.incidents import STOP, IncidentKind
+from sparkmirror.task.batch_origins import BatchOrigins
 from sparkmirror.task.comparison import Comparison
 from sparkmirror.task.comparison_runner import ComparisonRunner
 from sparkmirror.task.copy_partition import CopyPartition
@@ -40,6 +41,7 @@ class SourceReader:
         refused: RefusedRecords,
         corrupt: CorruptBatches,
         comparisons: ComparisonRunner,
+        origins: BatchOrigins,
         reporter: IncidentReporter,
         policies: IncidentPolicies,
     ) -> None:
@@ -51,6 +53,7 @@ class SourceReader:
         self._refused = refused
         self._corrupt = corrupt
         self._comparisons = comparisons
+        self._origins = origins
         self._reporter = reporter
         self._policies = policies
 
@@ -71,12 +74,19 @@ class SourceReader:
         merged_bytes = mine.target.max_merged_bytes if mine.comparison is None else 0
         try:
             batches = prepare_batches(
-                records, part.position, aborted, codec=self._codec, merged_bytes=merged_bytes
+                records,
+                part.position,
+                aborted,
+                codec=self._codec,
+                merged_bytes=merged_bytes,
+                skips=mine.skips,
             )
         except CorruptRecordBatchError as error:
             if self._corrupt.try_skip(part, records, str(error)):
                 return part.position
             raise
+        if batches.has_unknown_producer:  # first: what follows may move the partition
+            self._origins.wait(mine, records)
         now = time.monotonic()
         for out in batches.batches:
             out.fetched_at = now
@@ -94,8 +104,9 @@ class SourceReader:
         counts.raw += sum(not out.owns_bytes for out in batches.batches)
         if batches.leader_epoch >= 0:  # unknown if the response had no complete record batch
             part.last_leader_epoch = mine.leader_epoch = batches.leader_epoch
+        mine.count_skipped(batches.skipped_batches)
         if mine.target.is_idle:
-            mine.set_position(batches.position)  # only markers and aborted records
+            mine.set_position(batches.position)  # only markers and skipped records
         return batches.position
 
     def _compare(

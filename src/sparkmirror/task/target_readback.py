@@ -3,7 +3,7 @@
 
 The first acknowledged record batch after a take-over is compared with the batch that was sent. If
 acknowledged offsets are not consecutive, the range between them shows which other producers write
-there. Owned by the task's thread.
+there, unless that is normal (`CopyPartition.expects_other_writers`). Owned by the task's thread.
 """
 
 from __future__ import annotations
@@ -60,8 +60,10 @@ class TargetReadback:
             return
         if not is_first:
             self._last_at[tp] = now
-        end = out.base_offset + out.count
-        reader = FetchPartition(tp, part.resume_point.downstream + 1, stop_at=end, listener=self)
+        first, end = part.resume_point.downstream + 1, out.base_offset + out.count
+        if part.expects_other_writers:  # there may be any amount of their records in between
+            first = out.base_offset
+        reader = FetchPartition(tp, first, stop_at=end, listener=self)
         self._running[tp] = _Readback(part, reader, out if is_first else None)
         self._fetcher.add([reader])
 

@@ -60,7 +60,7 @@ class TargetTruncation:
             part.source.tp,
             (max(0, point.position - missing), point.position - 1),
             missing,
-            f"{self._target_alias}: {part.target.tp} was truncated, as by an unclean leader "
+            f"{self._target_alias}: {part.target.tp} was truncated, maybe by an unclean leader "
             f"election; its records up to offset {point.downstream} were acknowledged",
             self._policy,
         )

@@ -79,7 +79,8 @@ class TargetWriter:
         if out.base_offset >= 0:
             # With transactions a partition may start without knowing the target's log end.
             is_known = mine.downstream >= 0 or not self._is_transactional
-            if mine.verify_next_batch or (is_known and out.base_offset != mine.downstream + 1):
+            is_unexpected = is_known and out.base_offset != mine.downstream + 1
+            if mine.verify_next_batch or (is_unexpected and not mine.expects_other_writers):
                 self._readback.start(mine, out)
             mine.downstream = out.base_offset + out.count - 1
             mine.runs.add(out)

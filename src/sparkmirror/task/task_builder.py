@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sparkmirror.formats.producer_registry import PRODUCERS_TOPIC
+from sparkmirror.task.batch_origins import BatchOrigins
 from sparkmirror.task.comparison_runner import ComparisonRunner
 from sparkmirror.task.copy_partition import ClusterAliases, CopyPartition
 from sparkmirror.task.corrupt_batches import CorruptBatches
@@ -23,6 +25,7 @@ from sparkmirror.task.offset_sync_writer import OffsetSyncWriter
 from sparkmirror.task.on_demand_topic import OnDemandTopic
 from sparkmirror.task.open_transaction_monitor import OpenTransactionMonitor
 from sparkmirror.task.position_writer import PositionWriter
+from sparkmirror.task.producer_registration import ProducerRegistration
 from sparkmirror.task.read_control import ReadControl
 from sparkmirror.task.refused_records import RefusedRecords
 from sparkmirror.task.source_log_recovery import SourceLogRecovery
@@ -72,11 +75,11 @@ def build_parts(split: Split, settings: TaskSettings, loop: EventLoop) -> TaskPa
     syncs = _offset_sync_writer(settings, loop)
     ledger = OnDemandTopic(producer, settings.ledger_topic, target.alias, budget)
     letters = OnDemandTopic(producer, settings.dead_letters_topic, target.alias, budget)
-    reporter = IncidentReporter(settings.flow, ledger)
+    reporter = IncidentReporter(settings.flow, ledger, settings.connector)
     dead_letters = DeadLetterWriter(letters)
 
     # Partitions and delivery
-    aliases = ClusterAliases(source.alias, target.alias)
+    aliases = ClusterAliases(source.alias, target.alias, settings.flow, settings.connector)
     partitions = [CopyPartition(start, aliases) for start in split.partitions]
     by_source = {part.source.tp: part for part in partitions}
     by_target = {part.target.tp: part for part in partitions}
@@ -102,6 +105,9 @@ def build_parts(split: Split, settings: TaskSettings, loop: EventLoop) -> TaskPa
             partitions,
             read_control,
             reporter,
+            ProducerRegistration(
+                OnDemandTopic(producer, PRODUCERS_TOPIC, target.alias, budget), settings
+            ),
             split.transaction,
             TransactionLimits(
                 settings.commit_seconds, settings.flush_seconds, settings.transaction_timeout_ms
@@ -117,7 +123,7 @@ def build_parts(split: Split, settings: TaskSettings, loop: EventLoop) -> TaskPa
     recovery = SourceLogRecovery(
         loop, source, fetcher, settings, reporter, delivery, refused, by_source, events
     )
-    corrupt = CorruptBatches(fetcher, policies.corrupt_batch, reporter, by_source)
+    origins = BatchOrigins(loop, source, fetcher, settings, partitions, reporter, recovery)
     monitor = OpenTransactionMonitor(
         source, policies.open_transaction_seconds, reporter, partitions
     )
@@ -152,8 +158,9 @@ def build_parts(split: Split, settings: TaskSettings, loop: EventLoop) -> TaskPa
         fetcher,
         producer,
         refused,
-        corrupt,
+        CorruptBatches(fetcher, policies.corrupt_batch, reporter, by_source),
         comparisons,
+        origins,
         reporter,
         policies,
     )
@@ -176,9 +183,9 @@ def build_parts(split: Split, settings: TaskSettings, loop: EventLoop) -> TaskPa
     for part in partitions:
         part.source.listener = reader
         part.target.listener = writer
-    fetcher.log_changes = recovery
+    fetcher.log_changes = origins
     target_fetcher.log_changes = comparisons
-    fetcher.on_response = (producer.send_ready, comparisons.read_more)
+    fetcher.on_response = (producer.send_ready, comparisons.read_more, origins.decide_if_read)
     target_fetcher.on_response = (comparisons.step_all, fetcher.send_fetches, readback.finish)
     producer.on_response = (
         dead_letters.check_acks,
@@ -213,6 +220,7 @@ def build_parts(split: Split, settings: TaskSettings, loop: EventLoop) -> TaskPa
         dead_letters=dead_letters,
         delivery=delivery,
         recovery=recovery,
+        origins=origins,
         monitor=monitor,
         comparisons=comparisons,
         take_over=take_over,

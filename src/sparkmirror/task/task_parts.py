@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from sparkmirror.task.batch_origins import BatchOrigins
 from sparkmirror.task.comparison_runner import ComparisonRunner
 from sparkmirror.task.copy_partition import CopyPartition
 from sparkmirror.task.dead_letters import DeadLetterWriter
@@ -47,6 +48,7 @@ class TaskParts:
     dead_letters: DeadLetterWriter
     delivery: Delivery
     recovery: SourceLogRecovery
+    origins: BatchOrigins
     monitor: OpenTransactionMonitor
     comparisons: ComparisonRunner
     take_over: TakeOver
@@ -65,6 +67,7 @@ class TaskParts:
         if self.syncs is not None:
             self.syncs.start()
         self.source.track_topics({part.source.tp.topic for part in self.partitions})
+        self.origins.start()
         self.take_over.start(self.partitions)
 
     def tick(self, now: float) -> None:
@@ -94,6 +97,7 @@ class TaskParts:
         self.take_over.close()
         self.comparisons.close()
         self.recovery.close()
+        self.origins.close()
 
     def stop_writing(self) -> None:
         """Stop writing records and positions."""

@@ -10,7 +10,8 @@ From DRAINING on no new record is sent; fetching continues. After an abort every
 again from its last committed position. A transaction begins with its first record batch and is
 committed at least `commit_seconds` after the last commit. A task that lags keeps it open longer, so
 that commits take at most a fifth of its time. A fenced task ends; the driver fences before it reads
-positions and then continues. Owned by the loop's thread.
+positions and then continues. If a transaction ends with another producer id, nothing is sent before
+the id is registered (REGISTERING). Owned by the loop's thread.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from sparkmirror.model import TopicPartition
+from sparkmirror.quantities import format_duration
 from sparkmirror.task.copy_partition import CopyPartition
 from sparkmirror.task.incident_reporter import IncidentReporter
 from sparkmirror.task.latency_histogram import BatchTimes, Latencies
@@ -28,6 +30,7 @@ from sparkmirror.task.messages import TransactionStart
 from sparkmirror.task.offset_map_writer import OffsetMapWriter
 from sparkmirror.task.offset_sync_writer import OffsetSyncWriter
 from sparkmirror.task.position_writer import PositionWriter
+from sparkmirror.task.producer_registration import ProducerRegistration
 from sparkmirror.task.read_control import ReadControl
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.backoff import Backoff
@@ -53,6 +56,7 @@ class TransactionLimits:
 
 
 class _CommitPhase(Enum):
+    REGISTERING = "registering"
     WRITING = "writing"
     DRAINING = "draining"
     STORING = "storing"
@@ -75,6 +79,7 @@ class TransactionalDelivery:
         parts: Sequence[CopyPartition],
         read_control: ReadControl,
         reporter: IncidentReporter,
+        registration: ProducerRegistration,
         start: TransactionStart,
         limits: TransactionLimits,
     ) -> None:
@@ -89,6 +94,8 @@ class TransactionalDelivery:
         }
         self._read_control = read_control
         self._reporter = reporter
+        self._registration = registration
+        self._registered_id = start.producer_id
         self._limits = limits
         self._alias = target.alias
         self._transactions = TransactionClient(
@@ -127,7 +134,7 @@ class TransactionalDelivery:
         """The error of the transaction coordinator, or why the task was fenced."""
         code = self._fatal_code or self._transactions.error_code
         if not code:
-            return ""
+            return self._registration.error
         name = self._transactions.transactional_id
         return f"{self._alias}: {name}: {error_codes.name(code)}: {error_codes.advice(code)}"
 
@@ -177,7 +184,9 @@ class TransactionalDelivery:
     def tick(self, now: float) -> None:
         """Abort after a timeout; commit positions that moved without a record."""
         if self._state in (_CommitPhase.DRAINING, _CommitPhase.STORING) and now > self._deadline:
-            self._abort(f"no response from the target for {now - self._held_since:.0f} s")
+            self._abort(
+                f"no response from the target for {format_duration(now - self._held_since)}"
+            )
         is_open = self._transactions.state is TransactionState.OPEN
         if self._state is _CommitPhase.WRITING and is_open and now > self._deadline:
             self._begin_commit()  # nothing is acknowledged; the coordinator would abort it
@@ -191,6 +200,8 @@ class TransactionalDelivery:
         self._is_finishing = True
         if self._state is _CommitPhase.WRITING:
             self._begin_commit()
+        elif self._state is _CommitPhase.REGISTERING:  # nothing is written
+            self._state = _CommitPhase.FINISHED
 
     def close(self) -> None:
         """Roll back the open transaction; the driver fences the id before it reads positions."""
@@ -292,6 +303,12 @@ class TransactionalDelivery:
             self._state = _CommitPhase.FINISHED
             return
         self._state = _CommitPhase.WRITING
+        identity = self._transactions.identity
+        if identity.producer_id != self._registered_id:
+            self._registered_id = identity.producer_id
+            self._registration.register(identity.producer_id, self._transactions.transactional_id)
+            if not self._registration.is_done:
+                self._state = _CommitPhase.REGISTERING
         self._commit_interval = self._limits.commit_seconds
         self._is_behind = is_committed and self._producer.has_parked
         self._producer.recheck_parked()
@@ -351,6 +368,9 @@ class TransactionalDelivery:
     def _advance(self) -> None:
         if self._fatal_code:
             return
+        if self._state is _CommitPhase.REGISTERING and self._registration.is_done:
+            self._state = _CommitPhase.WRITING
+            self._producer.recheck_parked()
         if self._state is _CommitPhase.DRAINING and all(
             map(self._is_resolved, self._written.values())
         ):

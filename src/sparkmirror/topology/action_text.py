@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from sparkmirror.quantities import counted
+from sparkmirror.quantities import counted, format_count
 from sparkmirror.topology.acls import GrantAcl, RevokeAcl
 from sparkmirror.topology.configs import AlterTopic
 from sparkmirror.topology.flow_plan import MoveGroup, sorted_actions
@@ -79,7 +79,7 @@ def describe_action(action: Action, flow: Flow) -> ActionText:
 def summarize_actions(actions: Iterable[Action]) -> str:
     """Count the actions of each kind, such as `12 to create, 1 to grow`."""
     counts = Counter(VERBS[type(action)] for action in sorted_actions(actions))
-    return ", ".join(f"{count:,} to {verb}" for verb, count in counts.items())
+    return ", ".join(f"{format_count(count)} to {verb}" for verb, count in counts.items())
 
 
 def printable(text: str) -> str:

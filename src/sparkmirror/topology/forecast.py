@@ -33,11 +33,12 @@ class PartitionBacklog:
     end: int  # the offset after the last record that would be copied now
     position: int
     size: int | None  # bytes of its log; None if unknown
+    skipped: int = 0  # records behind the position that another flow has copied to the source
 
     @property
     def records(self) -> int:
-        """Offsets still to copy, without those that retention has deleted."""
-        return max(0, self.end - max(self.position, self.first))
+        """Offsets still to copy, without those that retention has deleted or that are skipped."""
+        return max(0, self.end - max(self.position, self.first) - self.skipped)
 
     @property
     def bytes(self) -> int | None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.errors import ClusterError, ReplicationFactorError
+from sparkmirror.formats.producer_registry import PRODUCERS_TOPIC
 from sparkmirror.kafka.descriptions import NewTopic
 from sparkmirror.policy.sparkmirror_topics import (
     acls_topic,
@@ -201,7 +202,8 @@ def _source_topics(settings: FlowSettings, names: InternalTopicNaming) -> tuple[
             settings.internal_topics.offsets_factor,
             extra_configs=_OFFSET_MAP_CONFIGS,
             needs_configs=False,
-        )
+        ),
+        producers_topic(settings, Side.TARGET),
     ]
     if source.records_created_acls:
         topics.append(granted_acls_topic(settings, names))
@@ -227,6 +229,11 @@ def _checkpoint_topics(
         return ()
     checkpoints = names.checkpoints_topic(settings.flow.source)
     return (InternalTopic(Side.TARGET, checkpoints, 1, settings.checkpoint.factor),)
+
+
+def producers_topic(settings: FlowSettings, side: Side) -> InternalTopic:
+    """Return the registry of producer ids; all flows into a cluster share it."""
+    return InternalTopic(side, PRODUCERS_TOPIC, 1, settings.internal_topics.offsets_factor)
 
 
 def granted_acls_topic(settings: FlowSettings, names: InternalTopicNaming) -> InternalTopic:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from sparkmirror.config.config_changes import flow_groups
 from sparkmirror.config.files.notices import Notice, NoticeLevel
+from sparkmirror.config.keys.config_def import Importance
 from sparkmirror.config.keys.table import (
     CLIENT,
     CONNECTOR,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 # What the dedicated mode of MM2 does; the key table has the default of Connect's workers.
 _LISTENERS_OF_MM2 = "not served"
-_OWN_TOPICS = ("mm2-offset-map", "mm2-ledger", "mm2-dead-letters", "mm2-acls")
+_OWN_TOPICS = ("mm2-offset-map", "mm2-producers", "mm2-ledger", "mm2-dead-letters", "mm2-acls")
 _ROLES = {
     "source consumer": "consumer",
     "target producer": "producer",
@@ -132,7 +133,10 @@ def _flow_migration(settings: FlowSettings, group: str) -> FlowMigration:
 def _different_defaults(
     config: MirrorConfig, flows: Iterable[ParsedFlow]
 ) -> Iterator[DifferentDefault]:
-    """Yield one row per key and value, with the lines of all flows that use the default."""
+    """Yield one row per key and value, with the lines of all flows that use the default.
+
+    Keys of low importance come last.
+    """
     listeners = TOP_LEVEL["listeners"]
     if config.rest is not None and config.rest.allows_any_port:
         yield DifferentDefault(
@@ -143,6 +147,7 @@ def _different_defaults(
             ("listeners =",),
         )
     lines: dict[tuple[str, str, str, str], list[str]] = {}
+    minor: dict[tuple[str, str, str, str], bool] = {}
     for parsed in flows:
         effective = {(one.section, one.key): one for one in parsed.report.effective}
         for (section, name), value in effective.items():
@@ -154,10 +159,12 @@ def _different_defaults(
                 continue  # the feature is off
             mm2 = _mm2_value(key, section)
             row = (name, mm2, str(value.text), key.mm2_difference_reason)
+            minor[row] = key.importance is Importance.LOW
             line = f"{_written(section, name, parsed.settings.flow)} = {mm2}"
             if line not in lines.setdefault(row, []):
                 lines[row].append(line)
-    yield from (DifferentDefault(*row, tuple(found)) for row, found in lines.items())
+    by_importance = sorted(lines, key=lambda row: minor[row])
+    yield from (DifferentDefault(*row, tuple(lines[row])) for row in by_importance)
 
 
 def _key(section: str, name: str) -> ConfigKey | None:
@@ -191,16 +198,21 @@ def steps_to_move(file: str, flows: Sequence[FlowMigration]) -> tuple[tuple[str,
         "stored positions are complete, and copying continues at the next record. After a kill, "
         "records since the last stored position are copied twice."
     )
+    metrics = (
+        "Replace the JMX exporter: sparkmirror serves metrics for Prometheus if the file has a "
+        "line such as metrics.port = 9404."
+    )
     start = (
         "Start sparkmirror. It is on standby while a Java MM2 with this file is still a member of "
         f"its group ({groups})."
     )
     return (
         ("Check the file and every broker.", f"sparkmirror check {file} --connect"),
-        ("Look at what a run would create and change.", f"sparkmirror plan {file}"),
+        ("Review what a run would create and change.", f"sparkmirror plan {file}"),
+        (metrics, ""),
         (clean_stop, ""),
         (start, f"sparkmirror run {file}"),
-        ("Look at the positions of the consumer groups.", f"sparkmirror groups {file}"),
+        ("Review the positions of the consumer groups.", f"sparkmirror groups {file}"),
     )
 
 

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from sparkmirror.config.files.tracked_files import read_bounded
 from sparkmirror.errors import PlanError
 from sparkmirror.model import Flow
+from sparkmirror.quantities import format_bytes
 from sparkmirror.topology.flow_plan import FlowPlan, action_key, sorted_actions
 from sparkmirror.topology.forecast import Forecast, TopicForecast
 from sparkmirror.topology.plan_models import (
@@ -89,7 +90,7 @@ def read(path: Path) -> PlanDocument:
         msg = f"Cannot read the plan {path}: {error.strerror or error}."
         raise PlanError(msg) from error
     if data is None:
-        msg = f"{path} is not a plan: it is larger than {MAX_BYTES >> 20} MiB."
+        msg = f"{path} is not a plan: it is larger than {format_bytes(MAX_BYTES)}."
         raise PlanError(msg)
     try:
         return parse(data.decode("utf-8"))

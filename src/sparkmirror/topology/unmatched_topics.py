@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sparkmirror.config.keys.table import nearest_name
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from sparkmirror.policy.settings import PolicySettings
 
 _ANY = ".*"
+_NAME = re.compile(r"[\w.-]+")  # not a pattern that may match later
 
 
 def unmatched_topics(
@@ -29,6 +32,14 @@ def unmatched_topics(
         for item in settings.topics
         if item != _ANY and not any(map(NamePattern.compile((item,), "topics").matches, names))
     ]
+
+
+def missing_topics(
+    settings: PolicySettings, policy: FlowPolicy, alias: str, existing: Collection[str]
+) -> list[str]:
+    """Return the same sentences for names only: a pattern may match nothing for long."""
+    names = tuple(item for item in settings.topics if _NAME.fullmatch(item))
+    return unmatched_topics(replace(settings, topics=names), policy, alias, existing)
 
 
 def _nearest(item: str, names: Collection[str]) -> str:

@@ -16,6 +16,7 @@ import cramjam
 import lz4.frame
 
 from sparkmirror.errors import CorruptRecordBatchError
+from sparkmirror.quantities import format_bytes
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -45,7 +46,7 @@ def decompress(codec: int, body: memoryview) -> bytes:
     if plain is None:
         raise CorruptRecordBatchError(
             f"one record batch with codec {codec} decompresses to more than "
-            f"{MAX_DECOMPRESSED_BYTES >> 20} MiB"
+            f"{format_bytes(MAX_DECOMPRESSED_BYTES)}"
         )
     return plain
 

@@ -444,7 +444,8 @@ class BrokerConnection:
             self.on_ready(selectors.EVENT_READ)  # bytes below the socket's low-water mark
         oldest = self._oldest_request()
         if oldest is not None and not self.closed and self.seconds_left(now) <= 0:
-            self.close(f"a request got no response within {oldest.timeout_seconds:g} s")
+            reason = f"a request got no response within {oldest.timeout_seconds:g} s"
+            self.close(reason, hint="Check that the broker is not overloaded or suspended.")
 
     def seconds_left(self, now: float) -> float:
         """Seconds until the oldest request times out; infinite if there is none."""

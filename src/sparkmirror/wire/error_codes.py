@@ -39,6 +39,7 @@ GAP = -1006  # retention deleted records before they were copied, and gap.policy
 TARGET_TRUNCATED = -1007  # the target lost records that it had acknowledged
 COMPARING = -1008  # comparing both sides takes longer than a few seconds
 OPEN_TRANSACTION = -1009  # a transaction on the source has been open for too long
+REGISTRY_UNREADABLE = -1010  # the registry of producers on the source, without which records loop
 
 _REMEDIES = {
     OFFSET_OUT_OF_RANGE: Remedy.OUT_OF_RANGE,
@@ -99,6 +100,7 @@ _OUR_NAMES = {
     TARGET_TRUNCATED: "TARGET_TRUNCATED",
     OPEN_TRANSACTION: "OPEN_TRANSACTION",
     COMPARING: "COMPARING",
+    REGISTRY_UNREADABLE: "REGISTRY_UNREADABLE",
 }
 
 
@@ -121,47 +123,51 @@ def name(code: int) -> str:
 
 _ADVICE = {
     OFFSET_OUT_OF_RANGE: "the position is outside the log",
-    3: "the topic or partition does not exist; was it deleted?",
-    7: "the brokers did not replicate the records in time",
+    3: "the topic or partition does not exist; create it, or take it out of topics",
+    7: "the brokers did not replicate the records in time; check that its replicas are in sync",
     10: (
         "a record batch is larger than the topic's max.message.bytes, or than "
         "producer.max.request.size; raise the limit if the target accepts larger batches"
     ),
-    19: "fewer replicas are in sync than min.insync.replicas requires",
+    19: "fewer replicas are in sync than min.insync.replicas requires; start the missing brokers",
     29: "the principal may not use this topic; grant READ on the source, WRITE on the target",
-    31: "the principal lacks a permission on the cluster",
-    32: "a timestamp is outside the target topic's message.timestamp.*.max.ms",
-    35: "the broker does not support the required version of the request",
+    31: "the principal lacks a permission on the cluster; `sparkmirror check --connect` names it",
+    32: "a timestamp is outside the target topic's message.timestamp.*.max.ms; raise that limit",
+    35: "the broker does not support the required version of the request; upgrade it",
     47: "another task has taken over the transactional id, or the transaction timed out",
     48: "the coordinator does not expect this request in the current transaction state",
     49: "the transactional id now belongs to another producer id",
     50: "transaction.timeout.ms is larger than the target's transaction.max.timeout.ms",
     51: "the coordinator is still completing the previous transaction",
     53: "the principal may not use the transactional id; grant WRITE and DESCRIBE on it",
-    87: "the broker rejected the record batch as invalid",
+    87: "the broker rejected the record batch as invalid; its log has the reason",
     90: "another task has taken over the transactional id, or the transaction timed out",
     120: "the broker could not add to the transaction, which must be aborted",
     CORRUPT_SOURCE_BATCH: "a record batch on the source does not match its checksum; it is not "
-    "copied",
-    CONNECTION_LOST: "the broker does not respond",
+    "copied. Repair the replica, or set corrupt.batch.policy to skip",
+    CONNECTION_LOST: "the broker does not respond; check that it is up and not overloaded",
     SOURCE_TRUNCATED: (
         "the source lost records that were already copied, and source.truncated.policy is stop; "
-        "set it to continue, or change the stored offset"
+        "set it to continue"
     ),
     GAP: (
         "records were deleted on the source before they were copied, and gap.policy is stop; set "
-        "it to continue, or change the stored offset"
+        "it to continue"
     ),
     TARGET_TRUNCATED: (
         "the target lost records that it had acknowledged; target.truncated.policy=recopy copies "
         "them again, stop leaves the partition stopped"
     ),
-    COMPARING: "comparing source and target after a crash",
-    NO_LEADER: "the partition has no leader",
-    OPEN_TRANSACTION: "an open transaction on the source blocks all later records",
+    COMPARING: "comparing source and target after a crash; copying continues afterwards",
+    NO_LEADER: "the partition has no leader; start the brokers that hold its replicas",
+    OPEN_TRANSACTION: "an open transaction on the source blocks all later records; end or abort it",
+    REGISTRY_UNREADABLE: (
+        "the registry of producers on the source cannot be read; grant READ and DESCRIBE on it, "
+        "or set loop.policy=ignore"
+    ),
     TOPIC_RECREATED: (
         "the topic was deleted and created again, so the stored position is not valid; "
-        "set source.recreated.policy to restart, or delete its stored offset and start again"
+        "set source.recreated.policy to restart"
     ),
 }
 

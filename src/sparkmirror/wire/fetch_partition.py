@@ -41,6 +41,7 @@ class FetchPartition:
         "leader",
         "listener",
         "log_start_offset",
+        "moves",
         "position",
         "queued_bytes",
         "session",
@@ -78,6 +79,7 @@ class FetchPartition:
         self.queued_bytes = 0  # fetched, and not yet acknowledged by the target
         self.leader: PartitionLeader | None = None
         self.session: FetchSession | None = None
+        self.moves = 0  # how often the caller has paused it or set its position
         self.error = error_codes.NONE
         self.backoff = Backoff()
 

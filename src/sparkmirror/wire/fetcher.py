@@ -91,6 +91,7 @@ class Fetcher:
 
     def seek(self, part: FetchPartition, position: int) -> None:
         """Continue at this position with the next `send_fetches`."""
+        part.moves += 1
         self._set_position(part, position)
         self._parts[part.tp] = part
         if part.is_finished:
@@ -111,6 +112,7 @@ class Fetcher:
 
     def resume_at(self, part: FetchPartition, position: int) -> None:
         """Continue a partition at a position, and send the fetches."""
+        part.moves += 1
         self._parts[part.tp] = part
         self._set_position(part, position)
         self._assign_to_leader(part)
@@ -118,6 +120,7 @@ class Fetcher:
 
     def pause(self, part: FetchPartition, position: int | None = None) -> None:
         """Stop reading a partition until `seek`; sets its position, if given."""
+        part.moves += 1
         self._remove_from_session(part)
         self._parts.pop(part.tp, None)  # `_retry` checks this
         self._without_leader.pop(part.tp, None)
@@ -126,6 +129,7 @@ class Fetcher:
 
     def seek_later(self, part: FetchPartition, position: int, pause: float) -> None:
         """Continue at the same or an earlier position, after a pause."""
+        part.moves += 1
         self._remove_from_session(part)
         self._parts[part.tp] = part
         self._set_position(part, position)

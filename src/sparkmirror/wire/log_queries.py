@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests to a partition's leader: log start and end (ListOffsets), OffsetForLeaderEpoch.
+"""Requests about one partition: log start and end (ListOffsets), OffsetForLeaderEpoch, metadata.
 
 OffsetForLeaderEpoch returns the largest epoch up to the requested one in the leader's log, and its
 end offset. A consumer with a position above that end has read records that the log has lost since.
@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
+from kafka.protocol.metadata import MetadataRequest
 
 from sparkmirror.errors import UnreachableError, WireError
 from sparkmirror.model import TopicPartition
@@ -21,6 +22,7 @@ from sparkmirror.wire.connection import BrokerConnection, OnFailure
 
 _EARLIEST, _LATEST = -2, -1
 _LIST_OFFSETS_VERSION = 7
+_METADATA_VERSION = 12
 _OFFSET_FOR_LEADER_EPOCH_VERSION = 4
 _CONSUMER = -1  # replica id of a consumer
 
@@ -88,6 +90,41 @@ def request_log_bounds(
             failed(error_codes.UNSUPPORTED_VERSION)
 
     connection.when_ready(start, lambda _error: failed(error_codes.CONNECTION_LOST))
+
+
+def request_topic_error(
+    cluster: Cluster,
+    topic: str,
+    *,
+    done: Callable[[int], None],
+    failed: Callable[[int], None],
+) -> None:
+    """Call `done` with the error code of a topic's metadata, or `failed` with another one, once.
+
+    Unlike the metadata of `cluster`, the result is never older than the request.
+    """
+    node = cluster.next_node()
+    try:
+        connection = None if node is None else cluster.connection(node)
+    except UnreachableError:
+        connection = None
+    if connection is None:
+        failed(error_codes.CONNECTION_LOST)
+        return
+    message = MetadataRequest(
+        topics=[MetadataRequest.MetadataRequestTopic(topic_id=None, name=topic)],
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=False,
+    )
+    connection.when_ready(
+        lambda: connection.request(
+            message,
+            lambda answer: done(answer.topics[0].error_code),
+            lambda _error: failed(error_codes.CONNECTION_LOST),
+            newest=_METADATA_VERSION,
+        ),
+        lambda _error: failed(error_codes.CONNECTION_LOST),
+    )
 
 
 class LeaderEpochEnd(NamedTuple):

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -107,6 +107,13 @@ class AbortedTransaction(NamedTuple):
     first_offset: int
 
 
+class SkippedBatch(NamedTuple):
+    """A record batch that another flow copied to the source."""
+
+    next_offset: int
+    records: int
+
+
 class PreparedBatches(NamedTuple):
     """The record batches of a fetch response for the target, and the next source position."""
 
@@ -114,7 +121,9 @@ class PreparedBatches(NamedTuple):
     position: int
     aborted_records: int
     leader_epoch: int = -1  # of the last complete record batch
-    skipped: int = 0  # offsets after the last batch for the target: markers, aborted records
+    skipped: int = 0  # offsets after the last batch for the target: markers, skipped records
+    skipped_batches: tuple[SkippedBatch, ...] = ()  # by `skips`
+    has_unknown_producer: bool = False  # the record batch at the position is not in `skips`
     reframed: int = 0  # record batches of the source that were rewritten
     merged: int = 0  # record batches of the source that became part of a larger one
 
@@ -218,12 +227,14 @@ def prepare_batches(
     *,
     codec: int | None = None,
     merged_bytes: int = MAX_MERGED_BYTES,
+    skips: Mapping[int, bool] | None = None,
 ) -> PreparedBatches:
     """Decide about each record batch: skip, send unchanged, merge, or reframe.
 
     Control batches, empty batches (left by compaction) and aborted transactions only advance the
     position. `aborted` belongs to this one response. `codec` recompresses all batches. A merged
-    batch has at most `merged_bytes` (0: do not merge).
+    batch has at most `merged_bytes` (0: do not merge). `skips` has the producer ids whose batches
+    are skipped (True) or copied (False); stops before a batch of another producer.
     Raises CorruptRecordBatchError if the first batch is corrupt; otherwise stops before a corrupt
     batch, and the next fetch starts with it.
     """
@@ -233,6 +244,8 @@ def prepare_batches(
     aborted_producers: set[int] = set()
     aborted_records = 0
     lowest, leader_epoch = 0, -1
+    skipped: list[SkippedBatch] = []
+    has_unknown = False
     try:
         for batch in split_batches(records):
             batch.verify(lowest)  # first, because everything below relies on the header
@@ -240,7 +253,15 @@ def prepare_batches(
             if following <= position:
                 continue
             if _is_wanted(batch, aborting, aborted_producers):
-                passage.add(batch, position)
+                is_skipped = False if skips is None else skips.get(batch.producer_id)
+                if is_skipped is None:
+                    has_unknown = True
+                    break
+                if is_skipped:
+                    passage.skipped += following - max(position, batch.base_offset)
+                    skipped.append(SkippedBatch(following, batch.count))
+                else:
+                    passage.add(batch, position)
             elif batch.has_records or batch.is_control:  # a marker, or aborted
                 passage.skipped += following - max(position, batch.base_offset)
                 if not batch.is_control:
@@ -257,6 +278,8 @@ def prepare_batches(
         aborted_records,
         leader_epoch,
         passage.skipped,
+        tuple(skipped),
+        has_unknown,
         passage.reframed,
         passage.merged,
     )

@@ -117,6 +117,11 @@ class RecordBatch:
         return bool(self.attributes & CONTROL)
 
     @property
+    def producer_epoch(self) -> int:
+        epoch: int = _PRODUCER.unpack_from(self.view, _PRODUCER_AT)[1]
+        return epoch
+
+    @property
     def is_transactional(self) -> bool:
         return bool(self.attributes & TRANSACTIONAL)
 

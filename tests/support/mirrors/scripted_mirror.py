@@ -19,6 +19,7 @@ import pytest
 
 from sparkmirror.config.settings import IncidentPolicies
 from sparkmirror.formats.map_chunk import ChunkKey, MapChunk, read_header
+from sparkmirror.formats.producer_registry import RegisteredProducer
 from sparkmirror.formats.source_offsets import StoredPosition
 from sparkmirror.model import NO_PRODUCER, ProducerState, TopicPartition
 from sparkmirror.offsets.offset_map import OffsetMap, Translation
@@ -38,6 +39,7 @@ from support.peers.scripted_log import ScriptedLog
 
 TOPIC, REMOTE = "t", "a.t"
 OFFSETS, MAP, LEDGER, LETTERS = "offsets", "offset-map", "ledger", "dead-letters"
+REGISTRY = "mm2-producers.internal"
 CONNECTOR = "MirrorSourceConnector"
 LONGEST_LIFE = 300.0  # virtual seconds; whatever takes longer is stuck
 FLUSH_SECONDS = 5.0
@@ -141,6 +143,7 @@ class ScriptedMirror:
         self.target = ScriptedCluster("b", [REMOTE, OFFSETS, MAP, LEDGER, LETTERS])
         self.policies = IncidentPolicies()
         self.fetch = FetchSettings()
+        self.skip_origins: tuple[str, ...] = ()  # cluster ids; a scripted cluster's id is its alias
         self.first_offset = 0  # where the first life began on the source
         self.task: CopyTask | None = None  # of the life that is under way, or was last
 
@@ -224,7 +227,19 @@ class ScriptedMirror:
             target_topic_id=stored.target_topic,
             producer=stored.producer or NO_PRODUCER,
             leader_epoch=stored.leader_epoch,
+            skip_origins=self.skip_origins,
         )
+
+    def register(self, producer_id: int, origin: str = "b", cluster: str = "a") -> None:
+        """Register a producer on the source, for a flow from `origin`."""
+        entry = RegisteredProducer(producer_id, cluster, f"{origin}->a", origin)
+        self.write_registry(entry.key(), entry.value())
+
+    def write_registry(self, key: bytes, value: bytes) -> None:
+        if TopicPartition(REGISTRY, 0) not in self.source.logs:
+            self.source.create(REGISTRY)
+        code, _base = self.source.log(REGISTRY).produce(bytes(encode([Record(0, 1, key, value)])))
+        assert not code
 
     def run(
         self,
@@ -319,6 +334,8 @@ class ScriptedMirror:
             ledger_topic=LEDGER,
             map_topic=MAP,
             dead_letters_topic=LETTERS,
+            source_cluster_id=self.source.alias,
+            registry_topic=REGISTRY,
         )
 
     @staticmethod

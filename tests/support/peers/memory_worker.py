@@ -13,8 +13,9 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from sparkmirror.config.connector_config import PLUGIN_VERSION, connector_class
+from sparkmirror.config.connector_config import PLUGIN_VERSION, connector_class, read_connector
 from sparkmirror.config.keys.connector_classes import ConnectorClass
+from sparkmirror.config.settings import FlowSettings
 from sparkmirror.config.worker_config import WorkerConfig
 from sparkmirror.connect import api_errors
 from sparkmirror.connect.api import (
@@ -31,10 +32,13 @@ from sparkmirror.connect.connector_queries import ConnectorQueries, as_restartin
 from sparkmirror.connect.log_levels import LogLevels
 from sparkmirror.connect.offset_alterations import OffsetEntry, offset_records
 from sparkmirror.connect.signatures import verify_signature
+from sparkmirror.connectors.offset_reset_plan import PlannedReset, ResetWish
 from sparkmirror.errors import ArgumentError
 from sparkmirror.formats.connect_json import Json
 from sparkmirror.formats.connect_status_records import RunState
+from sparkmirror.model import TopicPartition
 from sparkmirror.spark.flow_status import FlowStatus
+from sparkmirror.state.offset_resets import OffsetReset
 
 Texts = Mapping[str, str | None]
 
@@ -72,6 +76,7 @@ class MemoryWorker(ConnectorQueries):
         self.calls: list[str] = []  # names of the calls that changed something
         self._kept: dict[str, _StoredConnector] = {}
         self._offsets: dict[str, dict[bytes, bytes]] = {}
+        self._resets: Mapping[TopicPartition, OffsetReset] = {}
         self._lock = threading.RLock()
 
     def fail(self, name: str, task: int, trace: str) -> None:
@@ -87,6 +92,9 @@ class MemoryWorker(ConnectorQueries):
     def health(self) -> tuple[int, Mapping[str, str]]:
         message = "Worker has completed startup and is ready to handle requests."
         return 200, {"status": "healthy", "message": message}
+
+    def readiness(self) -> tuple[int, Mapping[str, str]]:
+        return 200, {"status": "ready", "message": "All flows of this process can work."}
 
     def stage(self) -> str:
         """Nothing is ever under way."""
@@ -109,6 +117,29 @@ class MemoryWorker(ConnectorQueries):
 
     def _worker_config(self) -> WorkerConfig:
         return self.file
+
+    def _source_settings(self, name: str) -> FlowSettings:
+        config = self.info(name).config
+        if connector_class(config) is not ConnectorClass.SOURCE:
+            raise api_errors.no_source_connector(name)
+        return read_connector(config, self.file).settings
+
+    def plan_offset_reset(self, name: str, wish: ResetWish) -> Sequence[PlannedReset]:
+        """Of a topic with ten records, five of them copied."""
+        self._source_settings(name)
+        tp = TopicPartition(wish.topic, 0)
+        start = {"earliest": 0, "latest": 10}.get(wish.start)
+        offset = int(wish.start) if start is None else start
+        return [PlannedReset(tp, tp, offset, 5, 0, 10, 0, 5)]
+
+    def request_offset_reset(self, name: str, wish: ResetWish) -> Sequence[PlannedReset]:
+        found = self.plan_offset_reset(name, wish)
+        self._resets = {one.tp: OffsetReset(one.next_offset, 0) for one in found}
+        return found
+
+    def pending_offset_resets(self, name: str) -> Mapping[TopicPartition, OffsetReset]:
+        self._source_settings(name)
+        return self._resets
 
     def lag(self, name: str) -> ConnectorLag:
         """Nothing is known of what is never copied."""

@@ -100,6 +100,7 @@ class ScriptedCluster:
         self.api_versions = dict(_VERSIONS)
         self.requests: Counter[int] = Counter()  # by API key
         self.refusals: dict[int, int] = {}  # the error code of every partition, by API key
+        self.topic_refusals: dict[tuple[int, str], int] = {}  # the same for one topic
         self.after_request: Callable[[int, Any], None] = lambda _key, _request: None
         self._producer_ids = iter(range(1_000, 10**9))
         self._lines: list[_ServerConnection] = []
@@ -210,9 +211,10 @@ class ScriptedCluster:
                 )
                 for tp, log in self._partitions(name)
             ]
+            refusal = self.topic_refusals.get((METADATA, name), 0)
             topics.append(
                 topic_class(
-                    error_code=0 if partitions else UNKNOWN_TOPIC,
+                    error_code=refusal or (0 if partitions else UNKNOWN_TOPIC),
                     name=name,
                     topic_id=self.topic_ids.get(name, uuid.UUID(int=0)),
                     is_internal=False,
@@ -290,7 +292,8 @@ class ScriptedCluster:
             partitions = []
             for one in topic.partitions:
                 log = self.logs.get(TopicPartition(name, one.partition))
-                data, holds = _partition_data(one, log, self.refusals.get(FETCH, 0))
+                refusal = self.topic_refusals.get((FETCH, name), self.refusals.get(FETCH, 0))
+                data, holds = _partition_data(one, log, refusal)
                 is_empty = is_empty and not holds
                 partitions.append(data)
             named = {"topic_id": topic.topic_id} if by_id else {"topic": name}
@@ -305,13 +308,14 @@ class ScriptedCluster:
             partitions = []
             for one in topic.partitions:
                 log = self.logs.get(TopicPartition(topic.name, one.partition_index))
+                refusal = self.topic_refusals.get((LIST_OFFSETS, topic.name), 0)
                 offset = -1
-                if log is not None:
+                if log is not None and not refusal:
                     offset = log.start if one.timestamp == EARLIEST else log.high_watermark
                 partitions.append(
                     topic_class.ListOffsetsPartitionResponse(
                         partition_index=one.partition_index,
-                        error_code=UNKNOWN_TOPIC if log is None else 0,
+                        error_code=UNKNOWN_TOPIC if log is None else refusal,
                         timestamp=-1,
                         offset=offset,
                         leader_epoch=-1 if log is None else log.leader_epoch,

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from kafka.protocol.metadata import ApiVersionsResponse
 
+from sparkmirror.formats.producer_registry import PRODUCERS_TOPIC
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire.transaction import ProducerIdAndEpoch
 from support.data.record_batches import decode, header
@@ -37,11 +38,13 @@ class TransactionalTarget:
         self.cluster.alias = "b"
         self.identity = identity
         self.committed: dict[TopicPartition, list[Entry]] = {tp: [] for tp in partitions}
+        self.registered: list[bytes | None] = []  # keys in the registry of producers
         self.commits = 0
         self.aborts = 0
         self.refusals: dict[TopicPartition, int] = {}  # what a leader says to every record batch
         self._open: dict[TopicPartition, list[Entry]] = {}
         self._ends = dict.fromkeys(partitions, 0)
+        self.last_epoch = 32_767  # of a producer id; the next one follows
         self._last_end: tuple[int, bool] | None = None  # epoch before it, committed
 
     @property
@@ -169,12 +172,27 @@ class TransactionalTarget:
         self.commits += commit
         self.aborts += not commit
         self._open = {}
-        self.identity = self.identity._replace(producer_epoch=self.identity.producer_epoch + 1)
+        identity, last = self.identity, self.last_epoch
+        is_last = identity.producer_epoch == last
+        self.identity = (
+            ProducerIdAndEpoch(identity.producer_id + 1, 0)
+            if is_last
+            else identity._replace(producer_epoch=identity.producer_epoch + 1)
+        )
         self._last_end = None
 
     def _produce(self, request: Request, refuse: int) -> Any:
-        results = {tp: self._append(tp, raw, refuse) for tp, raw in request.batches.items()}
+        results = {
+            tp: self._register(raw)
+            if tp.topic == PRODUCERS_TOPIC
+            else self._append(tp, raw, refuse)
+            for tp, raw in request.batches.items()
+        }
         return lambda: request.produced(results)
+
+    def _register(self, raw: bytes) -> tuple[int, int]:
+        self.registered += [one.key for one in decode(raw)]
+        return 0, len(self.registered) - 1
 
     def _append(self, tp: TopicPartition, raw: bytes, refuse: int) -> tuple[int, int]:
         head = header(raw)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import json
 import socket
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,9 +21,11 @@ from sparkmirror.cli.check_report import (
     ClusterReport,
     as_json,
     plain_lines,
-    print_tables,
+    print_styled,
 )
 from sparkmirror.config.files.properties import parse_properties
+from sparkmirror.config.keys.security_keys import SECURITY_KEY_NAMES
+from sparkmirror.config.keys.table import SECTIONS, WORKER_SECTIONS
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.worker_config import WorkerConfig, is_worker_file
 from sparkmirror.kafka.broker_capabilities import Role
@@ -191,7 +194,7 @@ def test_a_workers_file_is_reported_in_json_and_tables(worker_file: Path) -> Non
     assert group["from"] == {"line": 2, "key": "group.id"}
     screen = io.StringIO()
     report = check_worker_config(WorkerConfig.load(worker_file), connect=False)
-    print_tables(report, Console(file=screen, width=200, force_terminal=False))
+    print_styled(report, Console(file=screen, width=200, force_terminal=False))
     assert "Connect worker" in screen.getvalue()
     assert "line 2 'group.id'" in screen.getvalue()
     assert "hush" not in out + screen.getvalue()
@@ -253,11 +256,76 @@ def test_clusters_narrow_what_is_shown(file: Path) -> None:
     assert "--clusters names c" in out
 
 
+def test_json_has_the_keys_of_connects_style(file: Path, worker_file: Path) -> None:
+    """CamelCase at every level; keys of the configuration are values."""
+
+    def names(found: object) -> Iterator[str]:
+        if isinstance(found, dict):
+            yield from found
+            found = list(found.values())
+        for one in found if isinstance(found, list) else ():
+            yield from names(one)
+
+    for path in (file, worker_file):
+        found = json.loads(run(path, "--json", "--connect")[1])
+        assert [one for one in names({**found, "spark": {}}) if not one.isalnum()] == []
+
+
+def test_every_key_with_an_effect_is_listed(file: Path, worker_file: Path) -> None:
+    """Also `listeners` and `metrics.port`, and keys without a value; TLS and SASL only if used."""
+    for path, sections in ((file, SECTIONS), (worker_file, WORKER_SECTIONS)):
+        found = json.loads(run(path, "--json")[1])
+        blocks = [found["mirror"] or found["worker"], *found["flows"]]
+        listed = {value["key"]: value["value"] for one in blocks for value in one["values"]}
+        expected = {key.name for one in sections for key in one.keys if not key.no_effect}
+        assert expected - SECURITY_KEY_NAMES <= listed.keys()
+        assert listed["metrics.port"] is None
+    _, out, _ = run(file)
+    assert "    metrics.port is not set" in out.splitlines()
+
+
+@pytest.mark.parametrize("name", sorted(SECURITY_KEY_NAMES - {"bootstrap.servers"}))
+def test_every_security_key_of_the_file_is_listed_or_reported(file: Path, name: str) -> None:
+    """With SASL over TLS."""
+    file.write_text(f"{FILE}a.security.protocol = SASL_SSL\na.{name} = 1\n")
+    found = json.loads(run(file, "--json")[1])
+    listed = {value["key"] for flow in found["flows"] for value in flow["values"]}
+    reported = {one["key"] for one in found["notices"]}
+    assert name in listed or f"a.{name}" in reported
+
+
+def test_only_changed_values_are_listed_on_request(file: Path) -> None:
+    """A line that repeats the default is no change."""
+    file.write_text(FILE + "metrics.port = 9404\nmetrics.host = 127.0.0.1\n")
+    code, out, _ = run(file, "--changed")
+    lines = [line.strip().partition("   ")[0] for line in out.splitlines()]
+    assert code == 0
+    assert "metrics.port = 9404" in lines
+    assert "topics = orders" in lines
+    assert not [line for line in lines if line.startswith(("metrics.host", "topics.exclude"))]
+    assert "from default" not in out
+    values = json.loads(run(file, "--changed", "--json")[1])["mirror"]["values"]
+    assert [one["key"] for one in values] == ["clusters", "metrics.port"]
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_nothing_is_cut_on_a_narrow_terminal(file: Path, width: int) -> None:
+    """Long values wrap."""
+    report = check_mirror_config(MirrorConfig.load(file), [], connect=False)
+    screen = io.StringIO()
+    print_styled(report, Console(file=screen, width=width, force_terminal=False))
+    lines = screen.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    text = "".join(line.strip() for line in lines)
+    assert "org.apache.kafka.connect.mirror.DefaultReplicationPolicy" in text
+    assert "..." not in text
+
+
 def test_tables_show_the_same_on_a_terminal(file: Path) -> None:
     """Square brackets in values are not markup."""
     report = check_mirror_config(MirrorConfig.load(file), [], connect=False)
     screen = io.StringIO()
-    print_tables(report, Console(file=screen, width=200, force_terminal=False))
+    print_styled(report, Console(file=screen, width=200, force_terminal=False))
     text = screen.getvalue()
     assert "line 6 'a->b.topics'" in text
     assert "line 5 'topics'" in text

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from sparkmirror import __version__
 from sparkmirror.cli.check import check
-from sparkmirror.cli.check_report import CheckReport, as_json, plain_lines, print_tables
+from sparkmirror.cli.check_report import CheckReport, as_json, plain_lines, print_styled
 from sparkmirror.spark.cluster_check import SparkClusterReport, check_cluster
 from sparkmirror.spark.executor_probe import ExecutorReport
 
@@ -118,7 +118,7 @@ def test_a_broker_that_executors_do_not_reach_is_an_error() -> None:
 
 def test_json_has_the_same() -> None:
     cluster = SparkClusterReport(MASTER, 4, (LAME,), problem="No.")
-    found = json.loads(as_json(report(cluster)))["spark_cluster"]
+    found = json.loads(as_json(report(cluster)))["sparkCluster"]
     assert (found["master"], found["slots"], found["ok"], found["problem"]) == (
         MASTER,
         4,
@@ -132,7 +132,7 @@ def test_json_has_the_same() -> None:
 
 def test_a_table_has_the_same() -> None:
     console = Console(file=io.StringIO(), width=160, force_terminal=True)
-    print_tables(report(SparkClusterReport(MASTER, 4, (FINE, LAME), "No executor.")), console)
+    print_styled(report(SparkClusterReport(MASTER, 4, (FINE, LAME), "No executor.")), console)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "b1:9092: Connection refused" in text
     assert "No executor." in text

@@ -96,20 +96,65 @@ def test_the_program_has_the_command(line: str) -> None:
 
 
 def test_connectors_are_lines_with_tabs(server: StubWorker) -> None:
-    """Name, type, state, tasks, worker, class."""
+    """Name, type, state, tasks, worker, class, lag, latency and problem."""
     server.replay(*LISTED)
     done = run("get connectors")
     assert done.exit_code == 0, done.output
-    assert done.stdout.splitlines() == [
-        "beat\tsource\tRUNNING\t1/1\tHOST:PORT\tMirrorHeartbeatConnector",
-        "broken\tsource\tFAILED\t0/0\tHOST:PORT\tMirrorHeartbeatConnector",
-        "resting\tsource\tPAUSED\t0/0\tHOST:PORT\tMirrorHeartbeatConnector",
+    lines = done.stdout.splitlines()
+    lines[1], _, cause = lines[1].rpartition("\t")
+    assert cause.endswith("Invalid url in bootstrap.servers: 127.0.0.1:no")
+    assert lines == [
+        "beat\tsource\tRUNNING\t1/1\tHOST:PORT\tMirrorHeartbeatConnector\t-\t-\t",
+        "broken\tsource\tFAILED\t0/0\tHOST:PORT\tMirrorHeartbeatConnector\t-\t-",
+        "resting\tsource\tPAUSED\t0/0\tHOST:PORT\tMirrorHeartbeatConnector\t-\t-\t",
     ]
+
+
+COPY = {
+    "name": "m",
+    "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
+    "topics": "t",
+}
+DOWN = "Cluster 'b' cannot be reached."
+LAG = {
+    "name": "m", "lag": None, "knownLag": 1200, "unknownPartitions": 1,
+    "replicationLatencyMs": {"p50": 9.5, "p99": 61_000.0}, "copyLatencyMs": None,
+}  # fmt: skip
+
+
+def test_lag_latency_and_warnings_are_shown_beside_the_state(server: StubWorker) -> None:
+    """Connect's word for the state stays; a Java worker has neither lag nor warning."""
+    state = {**RUNNING["connector"], "warning": DOWN}  # type: ignore[dict-item]
+    status = {**RUNNING, "connector": state, "tasks": []}
+    listed = {"m": {"status": status, "info": info(COPY).body}}
+    server.on("GET", "/connectors", StubResponse(200, ["m"]))
+    server.on("GET", "/connectors?expand=status&expand=info", StubResponse(200, listed))
+    server.on("GET", "/connectors/m", info(COPY))
+    server.on("GET", "/connectors/m/status", StubResponse(200, status))
+    server.on("GET", "/connectors/m/lag", StubResponse(200, LAG))
+    columns = run("get connectors").stdout.rstrip("\n").split("\t")
+    assert columns[2:4] == ["RUNNING", "0/0"]
+    assert columns[6:] == [">=1,200", "1 min 1 s", DOWN]
+    found = json.loads(run("get connectors --json").stdout)[0]
+    assert found["warning"] == DOWN
+    assert {key: found[key] for key in LAG if key != "name"} == {
+        key: value for key, value in LAG.items() if key != "name"
+    }
+    lines = dict(line.split("\t") for line in run("describe m").stdout.splitlines())
+    assert (lines["state"], lines["warning"], lines["lag"]) == ("RUNNING", DOWN, ">=1,200")
+    assert lines["replication latency"] == "p50 9.5 ms p99 1 min 1 s"
+    assert lines["copy latency"] == "-"
+    assert json.loads(run("describe m --json").stdout)["knownLag"] == 1200
+
+    server.on("GET", "/connectors/m/lag", StubResponse(409, {"message": "rebalance"}))
+    assert run("get connectors").stdout.split("\t")[6:8] == ["unknown", "-"]
+    server.on("GET", "/connectors/m/lag", StubResponse(404, {"message": "HTTP 404 Not Found"}))
+    assert run("get connectors").stdout.split("\t")[6:8] == ["-", "-"]
 
 
 def test_a_terminal_gets_a_table(server: StubWorker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setenv("COLUMNS", "400")
     server.replay(*LISTED)
     lines = run("get connectors").stdout.splitlines()
     assert lines[0].split()[0].endswith("connector\x1b[0m") or "connector" in lines[0]
@@ -141,7 +186,7 @@ def test_only_those_in_a_state(server: StubWorker) -> None:
         "RUNNING",
         "0/1, 1 FAILED",
     ]
-    assert run("get tasks --state FAILED").stdout == "m\t0\tFAILED\tw:1\tBoom\n"
+    assert run("get tasks --state FAILED").stdout == "m\t0\tFAILED\tw:1\tBoom\t\n"
 
 
 def test_connectors_as_json_hide_passwords(server: StubWorker) -> None:
@@ -169,7 +214,7 @@ def test_one_connector_or_its_tasks_by_name(server: StubWorker) -> None:
     """Only that one is requested."""
     server.replay("GET /connectors/beat", "GET /connectors/beat/status")
     assert run("get connectors beat").stdout.startswith("beat\tsource\tRUNNING\t1/1\t")
-    assert run("get tasks beat").stdout == "beat\t0\tRUNNING\tHOST:PORT\t\n"
+    assert run("get tasks beat").stdout == "beat\t0\tRUNNING\tHOST:PORT\t\t\n"
     assert json.loads(run("get tasks beat --json").stdout) == [
         {"connector": "beat", "id": 0, "state": "RUNNING", "worker_id": "HOST:PORT",
          "version": "4.3.1"},
@@ -193,15 +238,24 @@ def test_plugins_and_the_keys_of_one(server: StubWorker) -> None:
 
 def test_offsets_of_one_connector_or_all(server: StubWorker) -> None:
     """One that fails does not affect the others."""
-    offsets = [{"partition": {"topic": "t", "partition": 0}, "offset": {"offset": 5}}]
+    of_mm2 = {"cluster": "a", "topic": "t", "partition": 0}
+    offsets = [
+        {"partition": of_mm2, "offset": {"offset": 5}},
+        {"partition": {"file": "x"}, "offset": {"line": 3}},
+    ]
     server.on("GET", "/connectors", StubResponse(200, ["m", "n"]))
     server.on("GET", "/connectors/m/offsets", StubResponse(500, {"message": "no such luck"}))
     server.on("GET", "/connectors/n/offsets", StubResponse(200, {"offsets": offsets}))
     done = run("get offsets")
-    assert (done.exit_code, done.stdout) == (1, 'n\t{"topic":"t","partition":0}\t{"offset":5}\n')
+    assert (done.exit_code, done.stdout) == (
+        1,
+        'n\ta t-0\t5\nn\t{"file":"x"}\t{"line":3}\n',
+    )
     assert "connector 'm' on http" in done.stderr
     assert "no such luck" in done.stderr
-    assert json.loads(run("get offsets n --json").stdout) == [{"connector": "n", **offsets[0]}]
+    assert json.loads(run("get offsets n --json").stdout) == [
+        {"connector": "n", **one} for one in offsets
+    ]
 
 
 def test_loggers(server: StubWorker) -> None:
@@ -285,7 +339,9 @@ def test_what_a_server_says_cannot_steer_a_terminal(
     server.on("GET", "/connectors?expand=status&expand=info", StubResponse(200, {name: {
         "info": {"name": name, "config": {}, "tasks": [], "type": "source"},
     }}))  # fmt: skip
-    assert run("get connectors").stdout == "a\\x1b]0;owned\\x07 b c\\ud800\tsource\t-\t-\t-\t\n"
+    assert run("get connectors").stdout == (
+        "a\\x1b]0;owned\\x07 b c\\ud800\tsource\t-\t-\t-\t\t-\t-\t\n"
+    )
     assert json.loads(run("get connectors --json").stdout)[0]["name"] == name
     server.on("GET", "/connectors", StubResponse(500, {"message": "\x1b]0;owned\x07"}))
     assert "\x1b" not in run("get connectors").stderr
@@ -300,18 +356,18 @@ def test_what_a_server_says_cannot_steer_a_terminal(
 @pytest.mark.parametrize(
     ("line", "request_", "words"),
     [
-        ("pause m", "PUT /connectors/m/pause", "asked to pause"),
-        ("resume m", "PUT /connectors/m/resume", "asked to resume"),
-        ("stop m", "PUT /connectors/m/stop", "asked to stop"),
+        ("pause m", "PUT /connectors/m/pause", "pause requested"),
+        ("resume m", "PUT /connectors/m/resume", "resume requested"),
+        ("stop m", "PUT /connectors/m/stop", "stop requested"),
         (
             "restart m",
             "POST /connectors/m/restart?includeTasks=false&onlyFailed=false",
-            "asked to restart",
+            "restart requested",
         ),
         (
             "restart m --include-tasks --only-failed",
             "POST /connectors/m/restart?includeTasks=true&onlyFailed=true",
-            "asked to restart",
+            "restart requested",
         ),
         ("delete m --yes", "DELETE /connectors/m", "deleted"),
     ],
@@ -339,7 +395,7 @@ def test_all_selects_all_connectors(server: StubWorker, verb: str) -> None:
     for name in "ab":
         server.on(method, f"/connectors/{name}/{action}{query}", StubResponse(202))
     done = run(f"{verb} --all")
-    assert (done.exit_code, done.stdout) == (0, f"a\tasked to {action}\nb\tasked to {action}\n")
+    assert (done.exit_code, done.stdout) == (0, f"a\t{action} requested\nb\t{action} requested\n")
 
 
 @pytest.mark.parametrize("verb", ["pause", "resume", "stop", "restart", "delete --yes"])

@@ -54,7 +54,13 @@ def test_a_pipe_gets_a_line_per_entry(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_a_program_gets_json(capsys: pytest.CaptureFixture[str]) -> None:
     print_entries([GAP], Console(file=io.StringIO()), as_json=True)
-    assert json.loads(capsys.readouterr().out) == [asdict(GAP)]
+    assert json.loads(capsys.readouterr().out) == [
+        {
+            **{key: value for key, value in asdict(GAP).items() if "_" not in key},
+            "firstOffset": 10,
+            "lastOffset": 19,
+        }
+    ]
 
 
 def test_a_terminal_gets_a_table_or_good_news() -> None:

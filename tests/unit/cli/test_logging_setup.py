@@ -4,32 +4,31 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 import re
 import sys
 from collections.abc import Iterator
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
 from sparkmirror.cli.kafka_scripts import LOG_LEVEL_USAGE, KafkaScript
-from sparkmirror.cli.logging_setup import LogLevelName, set_up_logging
+from sparkmirror.cli.logging_setup import VIEW_LOGGER, LogLevelName, set_up_logging
 from sparkmirror.cli.main import app
+from sparkmirror.cli.run_view import choose_view
+from sparkmirror.config.settings import LogFormat, LogSettings
+from sparkmirror.spark.flow_status import FlowStatus
+from support.log_capture import restored_logging
 
-LOGGERS = ("", "sparkmirror", "py4j")
 
-
-@pytest.fixture
-def restored_logging() -> Iterator[None]:
-    """Restore handlers and levels after the test."""
-    root = logging.getLogger()
-    handlers, levels = [*root.handlers], [logging.getLogger(name).level for name in LOGGERS]
-    yield
-    root.handlers[:] = handlers
-    for name, level in zip(LOGGERS, levels, strict=True):
-        logging.getLogger(name).setLevel(level)
+@pytest.fixture(name="restored_logging")
+def _restored_logging() -> Iterator[None]:
+    with restored_logging():
+        yield
 
 
 @pytest.mark.usefixtures("restored_logging")
@@ -46,11 +45,13 @@ def test_a_log_line_begins_with_time_and_time_zone(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.usefixtures("restored_logging")
 def test_a_terminal_shows_time_and_time_zone() -> None:
+    """The table has the states; their lines are for the log file."""
     console = Console(file=io.StringIO(), force_terminal=True, color_system=None, width=120)
     set_up_logging(console)
-    logging.getLogger("sparkmirror.run").info("a->b: RUNNING")
+    logging.getLogger(VIEW_LOGGER).info("a->b: RUNNING")
+    logging.getLogger("sparkmirror.spark").info("a->b: replanning")
     text = console.file.getvalue()  # type: ignore[attr-defined] # a StringIO
-    assert re.match(r"[-0-9]{10}T[:0-9]{8}[+-]\d\d:\d\d INFO +a->b: RUNNING", text), text
+    assert re.match(r"[-0-9]{10}T[:0-9]{8}[+-]\d\d:\d\d INFO +a->b: replanning", text), text
 
 
 @pytest.mark.usefixtures("restored_logging")
@@ -110,3 +111,20 @@ def test_kafkas_scripts_refuse_another_level(
         KafkaScript("script", LOG_LEVEL_USAGE, 255).arguments()
     assert ended.value.code == 255
     assert "[--log-level {error|warn|info|debug}]" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("restored_logging")
+def test_a_log_file_has_the_states_that_a_terminal_shows_as_a_table(tmp_path: Path) -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, color_system=None, width=120)
+    output = set_up_logging(console)
+    output.apply(LogSettings(format=LogFormat.JSON, file=str(tmp_path / "mirror.log")))
+    view = choose_view(console)
+    view.update([FlowStatus("a->b").snapshot()])
+    logging.getLogger("sparkmirror.spark").info("a->b: replanning")
+    output.apply(LogSettings())
+    lines = [json.loads(line) for line in (tmp_path / "mirror.log").read_text().splitlines()]
+    assert [one["message"] for one in lines] == ["a->b: STARTING", "a->b: replanning"]
+    shown = console.file.getvalue()  # type: ignore[attr-defined] # a StringIO
+    assert "a->b: replanning" in shown
+    assert "a->b: STARTING" not in shown
+    assert "{" not in shown

@@ -3,13 +3,18 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
 from importlib.metadata import entry_points
+from pathlib import Path
 
 import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from sparkmirror.cli.console import CommandGroup
+from sparkmirror.cli.command_groups import CommandGroup
 from sparkmirror.cli.main import _expand_clusters_option, app
 
 
@@ -67,3 +72,48 @@ def test_no_typo_of_a_command_that_changes_something_suggests_it() -> None:
         done = CliRunner().invoke(app, [name[0] + name[2:]])
         assert "No such command" in done.output
         assert f"mean '{name}'" not in done.output
+
+
+def commands(group: CommandGroup, *path: str) -> Iterator[tuple[str, ...]]:
+    """The words of every command."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from ((*path, name, one) for one in command.commands)
+        else:
+            yield (*path, name)
+
+
+def test_help_names_values_and_gives_examples() -> None:
+    """No Python types; each example on a line of its own, and it parses."""
+    root = get_command(app)
+    assert isinstance(root, CommandGroup)
+    for words in ((), *commands(root)):
+        text = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "80"}).output
+        assert not [part for part in ("<", "{", "|]", "  |  ") if part in text.replace("->", "")], (
+            words
+        )
+        assert max(map(len, text.splitlines())) <= 80
+        assert not words or "Example" in text
+        assert not words or f"sparkmirror {words[0]}" in " ".join(
+            text.partition("Example")[2].split()
+        )
+
+
+def test_a_shell_completes_commands_options_and_values() -> None:
+    """The words that bash shows; a missing file name is left to bash."""
+    script = Path(sys.executable).with_name("sparkmirror")
+
+    def complete(*words: str) -> list[str]:
+        environment = {
+            **os.environ,
+            "_SPARKMIRROR_COMPLETE": "complete_bash",
+            "COMP_WORDS": "\n".join(("sparkmirror", *words)),
+            "COMP_CWORD": str(len(words)),
+        }
+        done = subprocess.run([script], env=environment, capture_output=True, check=True, text=True)
+        return done.stdout.split()
+
+    assert complete("pl") == ["plan"]
+    assert complete("groups", "mm2.properties", "--fl") == ["--flow"]
+    assert complete("get", "conn") == ["connectors"]
+    assert complete("run", "mm2") == []

@@ -77,9 +77,6 @@ class FakeRuntime:
     def update(self, _flows: object, remarks: Sequence[str] = ()) -> None:
         self.remarks.append(remarks)
 
-    def print_line(self, sentence: str) -> None:
-        self.lines.append(sentence)
-
     def print_summary(self, _flows: object) -> None:
         self.lines.append("summary")
 
@@ -90,8 +87,11 @@ class FakeRuntime:
 
 @pytest.fixture
 def runtime(monkeypatch: pytest.MonkeyPatch) -> FakeRuntime:
+    made = FakeRuntime()
     monkeypatch.setattr(loop, "ProcessSignals", FakeSignals)
-    return FakeRuntime()
+    for level in ("warning", "error"):
+        monkeypatch.setattr(loop._log, level, made.lines.append)
+    return made
 
 
 def test_a_signal_ends_the_loop_in_order(runtime: FakeRuntime) -> None:
@@ -111,14 +111,14 @@ def test_positions_that_were_not_written_are_reported(runtime: FakeRuntime) -> N
 def test_an_ending_is_reported_with_its_exit_code(runtime: FakeRuntime) -> None:
     assert runtime.run(Ending(FATAL, "Spark is gone")) == FATAL
     assert runtime.calls == ["start", "poll True", "stop"]
-    assert runtime.lines == ["sparkmirror: Spark is gone", "summary"]
+    assert runtime.lines == ["Spark is gone", "summary"]
 
 
 def test_a_failed_start_ends_at_once(runtime: FakeRuntime) -> None:
     runtime.failure = SetupError("The port is taken.")
     assert runtime.run() == START_FAILED
     assert runtime.calls == []
-    assert runtime.lines == ["sparkmirror: The port is taken."]
+    assert runtime.lines == ["The port is taken."]
 
 
 class FakeMirror:

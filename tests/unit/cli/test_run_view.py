@@ -17,7 +17,9 @@ from sparkmirror.cli.run_view import (
     flow_line,
     flow_table,
     format_lag,
+    total_line,
 )
+from sparkmirror.model import TopicPartition
 from sparkmirror.spark.flow_status import FlowSnapshot, FlowState
 from sparkmirror.spark.latency_window import LatencyPercentiles
 from support.manual_clock import ManualClock
@@ -73,6 +75,14 @@ def test_the_line_of_a_flow_reads_as_a_sentence() -> None:
     )
 
 
+def test_skipped_records_are_shown_if_there_are_any() -> None:
+    skipping = replace(FLOW, skipped_records={TopicPartition("t", n): 600 for n in range(2)})
+    for line in (flow_line(skipping), total_line(skipping)):
+        assert line.endswith(", 1,200 records of other flows skipped")
+    only = replace(skipping, records=0, bytes=0)
+    assert total_line(only) == "a->b: 0 records, 0 B copied, 1,200 records of other flows skipped"
+
+
 def test_what_is_not_known_is_not_made_up() -> None:
     """No lag and no latency before the first answer."""
     unknown = replace(FLOW, lag=None, replication_latency=None, copy_latency=None)
@@ -90,7 +100,7 @@ def test_a_lag_that_is_known_in_part_is_a_lower_bound() -> None:
 def test_a_bounded_run_has_a_bar_with_what_is_done() -> None:
     """Done by position: wanted less remaining."""
     console = terminal()
-    with LiveView(console, once=True) as view:
+    with LiveView(console, LineView(), once=True) as view:
         view.update([replace(FLOW, bounded_total=200, remaining=50)])
     assert "150/200" in drawn(console)
 
@@ -99,7 +109,7 @@ def test_problems_are_shown_below_the_table() -> None:
     """With the flow they belong to; beyond a screenful only their number."""
     console = terminal()
     many = tuple(f"trouble {number}" for number in range(10))
-    with LiveView(console, once=False) as view:
+    with LiveView(console, LineView(), once=False) as view:
         view.update([replace(FLOW, problems=many)])
     assert "a->b: trouble 7" in drawn(console)
     assert "trouble 8" not in drawn(console)
@@ -113,17 +123,17 @@ def test_incidents_are_shown_by_kind(caplog: pytest.LogCaptureFixture) -> None:
     )
     expected = "a->b: incidents: gap 3, no-read 1; `sparkmirror ledger` lists"
     console = terminal()
-    with LiveView(console, once=False) as view:
+    with LiveView(console, LineView(), once=False) as view:
         view.update([marked])
     assert expected in drawn(console)
     with caplog.at_level(logging.INFO, logger="sparkmirror.run"):
-        LineView(Console(file=io.StringIO())).print_summary([marked, FLOW])
+        LineView().print_summary([marked, FLOW])
     assert sum(expected in record.message for record in caplog.records) == 1
 
 
 def test_a_log_gets_a_line_when_something_changed_only(caplog: pytest.LogCaptureFixture) -> None:
     """States and troubles once, and a word when the troubles are over."""
-    view = LineView(Console(file=io.StringIO()))
+    view = LineView()
     waiting = replace(FLOW, state=FlowState.RETRYING, reason="nobody answers")
     with caplog.at_level(logging.INFO, logger="sparkmirror.run"):
         for snapshot in (waiting, waiting, replace(FLOW, problems=("x",)), FLOW, FLOW):
@@ -140,7 +150,7 @@ def test_a_problem_is_logged_once_while_only_its_figures_change(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Partitions are distinguished; a comparison's progress is in the status."""
-    view = LineView(Console(file=io.StringIO()))
+    view = LineView()
     with caplog.at_level(logging.INFO, "sparkmirror.run"):
         for offset in (100, 2_000):
             text = f"COMPARING: read up to offset {offset} of 5000"
@@ -156,7 +166,7 @@ def test_progress_is_logged_after_ten_seconds_and_then_once_per_interval(
     """The interval may change while the view runs; without new records there is no line."""
     clock = ManualClock(monkeypatch, "sparkmirror.cli.run_view")
     seconds = [60.0]
-    view = LineView(terminal(), lambda: seconds[0])
+    view = LineView(lambda: seconds[0])
     lines: list[int] = []
     with caplog.at_level(logging.INFO, "sparkmirror.run"):
         for second in range(1, 201):
@@ -179,7 +189,7 @@ def test_only_a_terminal_gets_the_live_view() -> None:
 def test_a_refused_file_stays_in_view() -> None:
     """On a terminal; a log has its lines already."""
     console = terminal()
-    view = LiveView(console, once=False)
+    view = LiveView(console, LineView(), once=False)
     with view:
         view.update(
             [FLOW], ["mm2.properties was rejected; the previous configuration stays in use."]
@@ -189,7 +199,7 @@ def test_a_refused_file_stays_in_view() -> None:
 
 def test_a_flow_that_returns_is_reported_again(caplog: pytest.LogCaptureFixture) -> None:
     """A log has its state although it is the one that it had before it left."""
-    view = LineView(terminal())
+    view = LineView()
     with caplog.at_level(logging.INFO, "sparkmirror.run"):
         for flows in ([FLOW], [FLOW], [], [FLOW]):
             view.update(flows)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -82,6 +83,36 @@ def test_a_command_finds_the_run_of_a_file(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["get", "connectors", "--url", str(file)])
     assert done.exit_code == 2
     assert "was found on this machine" in " ".join(done.output.split())
+
+
+def test_the_default_url_names_the_runs_at_other_addresses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run takes another port if 8083 is taken; a command without --url says so when it fails."""
+    monkeypatch.delenv("SPARKMIRROR_URL", raising=False)
+    file = write(tmp_path, CLUSTERS)
+    publish_url(file, "http://127.0.0.1:45213")
+    try:
+        done = CliRunner().invoke(app, ["describe", f"absent-{tmp_path.name}"])
+    finally:
+        withdraw_url(file)
+    assert done.exit_code in (1, 3)  # something else may listen at 8083 here
+    said = f"A run on this machine serves at http://127.0.0.1:45213: use --url {file}"
+    assert said in " ".join(done.stderr.split())
+
+
+def test_of_several_processes_with_a_file_the_oldest_is_found(tmp_path: Path, cache: Path) -> None:
+    """The newer one is on standby."""
+    file = write(tmp_path, CLUSTERS)
+    publish_url(file, "http://127.0.0.1:2/")
+    (own,) = (cache / "served").iterdir()
+    # The parent of the test process is alive, too.
+    other = own.with_name(own.name.replace(str(os.getpid()), str(os.getppid())))
+    other.write_text(f"http://127.0.0.1:1/\n{file}")
+    os.utime(other, (1, 1))
+    assert published_url(file) == "http://127.0.0.1:1/"
+    os.utime(own, (0, 0))
+    assert published_url(file) == "http://127.0.0.1:2/"
 
 
 def test_the_record_of_an_ended_process_is_removed(tmp_path: Path, cache: Path) -> None:

@@ -225,7 +225,7 @@ def test_keys_of_spark_and_metrics_are_distinguished_from_flows() -> None:
     changes = added("spark.executor.memory=2g", "metrics.port=9404")
     assert changes.spark_keys == ("spark.executor.memory",)
     assert changes.metrics_changed
-    assert not changes.progress_changed
+    assert not changes.log_changed
     assert (changes.changed, changes.untouched) == ((), 2)
 
 
@@ -259,7 +259,7 @@ def test_a_file_that_changed_nothing_reports_it() -> None:
 
 def test_a_progress_interval_changes_without_a_restart() -> None:
     changes = added("log.progress.seconds=5")
-    assert changes.progress_changed
+    assert changes.log_changed
     assert not changes.is_empty
-    assert "log.progress.seconds changed" in describe_changes("f", changes)
+    assert "log settings changed" in describe_changes("f", changes)
     assert "next start" not in describe_changes("f", changes)

@@ -283,7 +283,7 @@ EXPLICIT = {
     FlowSettings: {one.name for one in fields(FlowSettings)} - {"enabled"},
     WorkerSettings: {
         *("connection", "group", "signing", "rest", "internal_topics", "overrides", "metrics"),
-        "spark",
+        *("spark", "log"),
     },
 }
 FILLED = {(key, field) for key in all_keys() for field in key.fills}

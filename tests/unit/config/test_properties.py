@@ -151,7 +151,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 def test_what_never_ends_is_no_properties_file() -> None:
     """A device named by mistake is not read for ever."""
-    with pytest.raises(ConfigError, match="larger than 16 MiB"):
+    with pytest.raises(ConfigError, match=r"larger than 16\.8 MB"):
         read_properties(Path("/dev/zero"))
 
 

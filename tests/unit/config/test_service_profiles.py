@@ -204,11 +204,15 @@ def test_every_setting_is_a_key_with_a_good_value_and_a_reason(
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_the_example_on_each_page_is_a_good_file(profile: str) -> None:
+def test_the_example_on_each_page_is_a_good_file(
+    profile: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It uses the profile, and `check` has nothing to say about it."""
     page = (Path(__file__).parents[3] / "docs" / "profiles" / f"{profile}.md").read_text("utf-8")
     (example,) = re.findall(r"```properties\n(.*?)```", page, re.DOTALL)
     assert f".profile = {profile}\n" in example
+    for variable in re.findall(r"\$\{env:(\w+)\}", example):
+        monkeypatch.setenv(variable, "secret-of-the-account")
     assert MirrorConfig.parse(example).all_notices() == []
     assert "Not tested on the" in page
     assert "As source" in page

@@ -115,7 +115,7 @@ def test_a_required_key_that_is_missing_is_an_error_with_a_remedy(key: str) -> N
     (error,) = [one for one in file.notices if one.level is NoticeLevel.ERROR]
     assert error.key == key
     assert error.message.startswith(f"{key} is missing: ")
-    with pytest.raises(ConfigError, match=f"connect-distributed.properties {key} is missing"):
+    with pytest.raises(ConfigError, match=f"connect-distributed.properties: {key} is missing"):
         _ = file.settings
 
 

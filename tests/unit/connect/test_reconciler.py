@@ -91,10 +91,16 @@ def test_targets_are_those_that_are_assigned_and_known(bench: Bench) -> None:
 
 
 def test_a_worker_without_a_place_runs_nothing(bench: Bench) -> None:
-    """Whether or not the group has revoked anything yet."""
+    """Its connectors are on standby, so that their lag is still shown."""
     bench.is_member = False
-    assert bench.reconciler.poll().connectors == {}
+    bench.reconciler.revoke(("x", "y"))
+    wanted = bench.reconciler.poll().connectors
+    assert {name: one.desired for name, one in wanted.items()} == {
+        "x": DesiredState.STANDBY,
+        "y": DesiredState.STANDBY,
+    }
     bench.is_member = True
+    bench.reconciler.assign(("x", "y"))
     bench.reconciler.revoke(("x",))
     assert not bench.reconciler.owns("x")
     assert [*bench.reconciler.poll().connectors] == ["y"]

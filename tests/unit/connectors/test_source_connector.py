@@ -66,6 +66,8 @@ def test_the_end_only_moves_back_when_partitions_remain_after_an_epoch(
     )
     connector._topics = SimpleNamespace(current=(SimpleNamespace(source=ORDERS),))
     connector._start_positions = SimpleNamespace(starts=starts)
+    connector._loops = SimpleNamespace(prepare=lambda _mirrored, _ready: True)
+    connector._ready_topics = ()
     connector._once = True
     connector._ends = {ORDERS: LogEnd(100, 0)}
 

@@ -46,7 +46,9 @@ class Points:
         self.points: Any = object.__new__(TransactionalStartPositions)
         vars(self.points).update(
             _settings=SimpleNamespace(
-                target_admin=None, incident_policies=IncidentPolicies(target_truncated=policy)
+                source=SimpleNamespace(name="MirrorSourceConnector"),
+                target_admin=None,
+                incident_policies=IncidentPolicies(target_truncated=policy),
             ),
             _flow=SimpleNamespace(target="b"),
             _status=SimpleNamespace(set_problem=self.set_problem),
@@ -150,7 +152,7 @@ def test_a_partition_waits_for_manual_action(
     points = Points(monkeypatch, "stop" if has_map else "recopy")
     points.place = points.place if has_map else None
     points.meet()
-    remedy = "set it to recopy" if has_map else "set the stored offset"
+    remedy = "set it to recopy" if has_map else "--to earliest"
     assert remedy in points.notes[f"truncated {TP}"]
     assert (points.written, points.is_waiting) == ({}, True)
     assert not points.incidents[0].belongs_in_ledger

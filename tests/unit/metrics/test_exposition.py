@@ -50,7 +50,7 @@ def status() -> FlowStatus:
     gap = Incident(IncidentKind.GAP, "t", 0, 5, 9, 5, "retention", 1, "continue")
     rows = (
         PartitionProgress("t", 0, 10, 4, 30, 5, 500, 0, ""),
-        PartitionProgress("t", 1, 0, -1, 7, 0, 0, FORBIDDEN, "may not"),
+        PartitionProgress("t", 1, 0, -1, 7, 0, 0, FORBIDDEN, "may not", skipped_records=3),
     )
     more = {
         "incidents": (gap,),
@@ -116,6 +116,9 @@ def test_a_scrape_has_what_tasks_count(status: FlowStatus) -> None:
     not_leader = "NOT_LEADER_OR_FOLLOWER"
     assert found[figure("request_errors_total", cluster="b", error=not_leader)] == 2
     assert found[figure("request_errors_total", cluster="a", error=not_leader)] == 0
+    skipped = "loop_skipped_records_total"
+    assert found[figure(skipped, topic="t", partition="1")] == 3
+    assert figure(skipped, topic="t", partition="0") not in found
     assert found[GAPS] == 1
     assert found[figure("flow_incidents_total", kind="gap")] == 1
     assert found[figure("flow_incidents_total", kind="dead-letter")] == 0  # for rate()
@@ -191,6 +194,17 @@ def test_an_unknown_lag_is_not_a_number(status: FlowStatus) -> None:
     found = scraped(view(status))
     assert found[figure("lag_records")] == 70
     assert found[figure("lag_known")] == 1
+
+
+def test_a_cluster_that_does_not_answer_is_a_figure(status: FlowStatus) -> None:
+    """And the state of the flow, which alerts watch."""
+    for cluster, reason in (("a", ""), ("b", "Cluster 'b' cannot be reached.")):
+        status.set_unreachable(cluster, reason, is_source=False)
+    found = scraped(view(status))
+    assert found[figure("cluster_reachable", cluster="a")] == 1
+    assert found[figure("cluster_reachable", cluster="b")] == 0
+    assert found[figure("flow_state", state="RETRYING")] == 1
+    assert found[figure("problems")] == 2  # and the partition that is refused
 
 
 def test_connectors_and_tasks_are_counted() -> None:

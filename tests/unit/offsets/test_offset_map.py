@@ -213,6 +213,20 @@ def test_a_transaction_marker_per_commit_takes_three_bytes() -> None:
     assert len(bench.log[0]) == 26 + 3 * RUNS_PER_CHUNK
 
 
+def test_two_writers_by_turns_take_three_bytes_a_record_up_to_the_limit() -> None:
+    """As with flows in both directions: every other record is of the other writer."""
+    bench = Bench()
+    for _ in range(40 * RUNS_PER_CHUNK):
+        bench.copy(1, 1, 1)
+    bench.flush()
+    assert len(bench.map) == 40
+    assert sum(map(len, bench.log.values())) < 40 * (3 * RUNS_PER_CHUNK + 30)
+    assert len(bench.map.oldest_beyond(10)) == 30
+    assert bench.to_target(78 * RUNS_PER_CHUNK + 1) == Translation(
+        78 * RUNS_PER_CHUNK + 1, Fit.EXACT
+    )
+
+
 def test_an_offset_before_the_map_is_translated_as_before() -> None:
     """Copying started in the middle of the topic."""
     bench = Bench(1000, 0, stored=(1000, 0))

@@ -143,3 +143,22 @@ def test_groups_and_configs_have_their_filters() -> None:
     assert loaded.config_filter.should_replicate_config_property("retention.ms")
     assert not loaded.config_filter.should_replicate_config_property("min.insync.replicas")
     assert loaded.config_filter.should_replicate_config_property("message.timestamp.after.max.ms")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "org.apache.kafka.connect.mirror.IdentiyReplicationPolicy",
+        "sparkmirror.policy.replication.IdentityPolicy",
+    ],
+)
+def test_a_misspelt_policy_gets_the_nearest_name(name: str) -> None:
+    """In MM2's package and in sparkmirror's."""
+    config = MirrorConfig.parse(
+        "clusters = a, b\na.bootstrap.servers = a:1\nb.bootstrap.servers = b:1\n"
+        f"a->b.enabled = true\nreplication.policy.class = {name}\n"
+    )
+    (notice, *_) = config.all_notices()
+    assert notice.message.endswith(
+        "Did you mean org.apache.kafka.connect.mirror.IdentityReplicationPolicy?"
+    )

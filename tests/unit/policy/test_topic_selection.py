@@ -106,3 +106,11 @@ def test_a_policy_without_upstream_name_ends_the_search() -> None:
     chosen = TopicSelection(FLOW, Odd(), topic_filter(".*"))
     assert not chosen.is_cycle("elsewhere.topic")
     assert chosen.is_cycle("target.topic")
+
+
+@pytest.mark.parametrize("separator", [".", "_", "-"])
+@pytest.mark.parametrize("identity", [False, True])
+def test_the_registry_of_producers_is_never_copied(*, separator: str, identity: bool) -> None:
+    """All flows share it, so its name does not follow the separator of one of them."""
+    chosen = selection(".*", identity=identity, separator=separator)
+    assert not chosen.should_replicate_topic("mm2-producers.internal")

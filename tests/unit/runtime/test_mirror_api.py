@@ -216,10 +216,20 @@ def test_what_the_file_decides_is_refused_with_its_name(bench: Bench) -> None:
         lambda: bench.api.put_config(SOURCE, {}),
         lambda: bench.api.patch_config(SOURCE, {}),
         lambda: bench.api.delete(SOURCE),
+    ):
+        with pytest.raises(ApiError, match=r"file mm2\.properties. Change the file") as refused:
+            call()
+        assert refused.value.status == 403
+
+
+def test_altering_offsets_is_refused_with_the_command_that_resets_them(bench: Bench) -> None:
+    for call in (
         lambda: bench.api.alter_offsets(SOURCE, []),
         lambda: bench.api.reset_offsets(SOURCE),
     ):
-        with pytest.raises(ApiError, match=r"file mm2\.properties. Change the file") as refused:
+        with pytest.raises(
+            ApiError, match=r"offsets reset mm2\.properties --flow 'a->b'"
+        ) as refused:
             call()
         assert refused.value.status == 403
 
@@ -258,11 +268,20 @@ def test_an_unknown_connector_is_not_found(bench: Bench) -> None:
         assert refused.value.status == 404
 
 
-def test_health_is_that_of_the_worst_flow(bench: Bench) -> None:
-    """A pair that runs elsewhere is well."""
-    assert bench.api.health()[0] == 200
+def test_health_is_that_of_the_process_and_readiness_that_of_its_flows(bench: Bench) -> None:
+    """A flow that runs elsewhere is ready; a restart would not help a failed one."""
     bench.status.set_state(FlowState.STARTING)
     assert bench.api.health()[0] == 503
+    assert bench.api.readiness()[0] == 503
+    bench.status.set_state(FlowState.RUNNING)
+    assert bench.api.health()[0] == 200
+    assert bench.api.readiness()[0] == 200
+    bench.status.set_state(FlowState.STARTING)
+    assert bench.api.health()[0] == 200
+    assert bench.api.readiness()[0] == 503
     bench.status.set_state(FlowState.FAILED, "broken")
-    status, answer = bench.api.health()
-    assert (status, answer["message"]) == (500, "a->b: broken")
+    assert bench.api.health()[0] == 200
+    assert bench.api.readiness() == (
+        503,
+        {"status": "not ready", "message": "a->b: FAILED broken"},
+    )

@@ -20,7 +20,7 @@ from sparkmirror.connectors.connector_states import ConnectorState, ReportedStat
 from sparkmirror.connectors.desired_state import DesiredState, InstanceView, Restart
 from sparkmirror.formats.connect_config_records import TargetState
 from sparkmirror.formats.connect_status_records import RunState
-from sparkmirror.model import Flow
+from sparkmirror.model import Flow, TopicPartition
 from sparkmirror.runtime.commands import FlowCommands, RestartCommand, TargetStates
 from sparkmirror.runtime.mirror_reconciler import MirrorFlow, MirrorReconciler, connector_name
 from sparkmirror.runtime.ownership import FlowOwnership, OwnershipStatus
@@ -356,6 +356,46 @@ def test_a_paused_source_makes_its_flow_paused(bench: Bench) -> None:
     source = view(SOURCE, FlowState.PAUSED, desired=DesiredState.PAUSED, is_active=False)
     now = bench.ab.snapshot({**source, **view(CHECKPOINT)})
     assert (now.state, now.reason) == (FlowState.PAUSED, "MirrorSourceConnector is paused")
+
+
+def test_a_stopped_source_makes_its_flow_stopped(bench: Bench) -> None:
+    bench.all_commands[0].target_states = {SOURCE: TargetState.STOPPED}
+    source = view(SOURCE, FlowState.STOPPED, desired=DesiredState.STOPPED)
+    assert bench.ab.snapshot(source).state is FlowState.STOPPED
+    between = view(SOURCE, FlowState.STOPPED)
+    assert bench.ab.snapshot(between).state is FlowState.STARTING
+
+
+def test_a_paused_connector_has_the_tasks_that_it_will_have(bench: Bench) -> None:
+    """Also after a restart of the process, which has not run them."""
+    status = FlowStatus("a->b")
+    status.set_scope([TopicPartition("orders", index) for index in range(3)])
+    for kind in (SOURCE, CHECKPOINT):
+        paused = replace(
+            view(kind, desired=DesiredState.PAUSED, is_active=False)[name(kind)],
+            state=ConnectorState(ReportedState(RunState.PAUSED)),
+            snapshot=status.snapshot(),
+        )
+        tasks = bench.ab.state(kind, {name(kind): paused}).tasks
+        assert tasks == {0: ReportedState(RunState.PAUSED)}
+
+
+def test_one_stopped_connector_is_named_while_the_others_run(bench: Bench) -> None:
+    bench.all_commands[0].target_states = {CHECKPOINT: TargetState.STOPPED}
+    now = bench.ab.snapshot(view(SOURCE))
+    assert (now.state, now.reason) == (FlowState.RUNNING, "MirrorCheckpointConnector is stopped")
+
+
+def test_tasks_are_unassigned_while_the_target_cannot_be_reached(bench: Bench) -> None:
+    bench.all_commands[0].target_states = None
+    bench.all_commands[0].problem = "no broker"
+    lost = ConnectorState(
+        ReportedState(RunState.UNASSIGNED), {0: ReportedState(RunState.UNASSIGNED)}
+    )
+    idle = view(SOURCE, FlowState.STANDBY, desired=DesiredState.STANDBY, is_active=False)
+    shown = bench.ab.state(SOURCE, {name(SOURCE): replace(idle[name(SOURCE)], state=lost)})
+    assert (shown.connector.state, shown.connector.warning) == (RunState.RUNNING, "no broker")
+    assert shown.tasks == lost.tasks
 
 
 def test_a_flow_that_copies_nothing_emits_heartbeats_only(bench: Bench) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,7 +12,7 @@ import pytest
 
 from sparkmirror.config.config_changes import ParsedRun, compare_runs, describe_changes
 from sparkmirror.config.worker_settings import RestListener, RestSettings, RunRestSettings
-from sparkmirror.errors import ConfigError
+from sparkmirror.errors import ConfigError, SetupError
 from sparkmirror.model import Secret
 from sparkmirror.runtime.mirror_rest import MirrorRestServer
 from sparkmirror.security.settings import TlsSettings
@@ -94,3 +95,25 @@ def test_a_renewal_is_reported() -> None:
     assert not changes.is_empty
     said = describe_changes("mm2.properties", changes)
     assert said == "mm2.properties was reloaded: certificates or users of the REST API changed"
+
+
+def test_a_taken_port_is_named_with_the_one_that_is_served_instead(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """If the file sets no listeners; else it is an error."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = RestListener("http", "127.0.0.1", other.getsockname()[1])
+        rest = RunRestSettings(RestSettings((taken,)), allows_any_port=True)
+        with caplog.at_level("INFO"):
+            serving = MirrorRestServer(rest, "mm2.properties", list, dict, lambda: reading(rest))
+        url = serving.url.rstrip("/")
+        serving.stop()
+        with pytest.raises(SetupError, match=f"cannot listen on {taken}: Address already in use"):
+            MirrorRestServer(
+                replace(rest, allows_any_port=False), "f", list, dict, lambda: reading(rest)
+            )
+    assert (
+        f"{taken} is in use, and the file sets no listeners: the REST API is served at {url} "
+        "instead." in caplog.text
+    )
+    assert f"The REST API is served at {url}, advertised as {url}/" in caplog.text

@@ -44,7 +44,7 @@ def test_a_revoked_connector_is_disowned_ended_and_given_up_in_this_order(
         worker._on_revoked(("x",))
     assert calls == [("release", "x", False, 7.0), ("give up", "x")]
     assert worker._reconciler.owns("y")
-    assert "x: revoked before they have ended here" in caplog.text
+    assert "x: revoked before they ended here" in caplog.text
 
 
 def test_a_restart_on_request_reads_references_again_and_is_reported(

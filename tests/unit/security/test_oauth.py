@@ -208,7 +208,7 @@ def test_a_token_that_is_given_is_good_until_it_has_expired() -> None:
         assert source.redact(f"x {good} y") == "x [hidden] y"
         over = token_source(OAuthSettings(where, static_token=Secret(jwt(exp=1_000_000_000))))
         with pytest.raises(
-            AuthenticationError, match=r"expired \(2001-09-09 01:46:40 UTC\)"
+            AuthenticationError, match=r"expired \(2001-09-09T01:46:40\+00:00\)"
         ) as caught:
             over.token()
         assert caught.value.retriable == retriable

@@ -8,13 +8,16 @@ from types import SimpleNamespace
 
 import pytest
 
+from sparkmirror.kafka.error_mapping import unreachable_error
 from sparkmirror.model import TopicPartition
 from sparkmirror.spark import flow_status
-from sparkmirror.spark.flow_status import FlowState, FlowStatus, IncidentCounter
+from sparkmirror.spark.flow_status import FlowState, FlowStatus
+from sparkmirror.spark.incident_counter import IncidentCounter
 from sparkmirror.state.incidents import Incident, IncidentKind
 from sparkmirror.task import latency_histogram
 from sparkmirror.task.messages import PartitionProgress, Progress
 from sparkmirror.wire import error_codes
+from sparkmirror.wire.settings import ConnectionSettings
 
 ORDERS = TopicPartition("orders", 0)
 
@@ -333,6 +336,19 @@ def test_a_flow_that_retried_keeps_its_reason_until_it_runs() -> None:
     assert (flow.snapshot().state, flow.snapshot().reason) == (FlowState.RUNNING, "")
 
 
+def test_skipped_records_are_counted_by_partition() -> None:
+    """Over the attempts of a task, epochs and restarts of the flow."""
+    flow = status()
+    for count in (4, 9, 9):
+        flow.on_progress(progress(row(10, 1)._replace(skipped_records=count)))
+    flow.on_progress(progress(row(10, 1)._replace(skipped_records=2), attempt=2))
+    assert flow.snapshot().skipped_records == {ORDERS: 11}
+    flow = flow.restarted()
+    flow.begin_epoch(2, [(ORDERS, 10, None)])
+    flow.on_progress(progress(row(10, 0)._replace(skipped_records=5)))
+    assert flow.snapshot().skipped_records == {ORDERS: 16}
+
+
 def test_a_flow_that_is_restarted_continues_counting() -> None:
     """Counters and the epoch's number continue; problems, partitions and the state are new."""
     old = status()
@@ -437,3 +453,52 @@ def test_a_flood_does_not_drown_the_log(caplog: pytest.LogCaptureFixture) -> Non
     assert caplog.records[-1].message == "a->b: dead-letter: 490 more"
     assert len(tally.recent) == 20
     assert tally.recent[-1] == str(incident(499, IncidentKind.DEAD_LETTER))
+
+
+@pytest.mark.parametrize(
+    "advertised", ["", "b1:9092", "inner:9092"], ids=["down", "stopped", "wrong listener"]
+)
+def test_a_flow_with_an_unreachable_cluster_is_retrying(advertised: str) -> None:
+    """The reason is shown once; problems of single partitions are consequences."""
+    cluster = ConnectionSettings("b", ("b1:9092",), "test")
+    down = str(unreachable_error(cluster, "connecting", "ECONNREFUSED", advertised))
+    lost = error_codes.CONNECTION_LOST
+    flow = FlowStatus("a->b")
+    flow.begin_epoch(1, [(ORDERS, 100, None), (PAYMENTS, 100, None)], {ORDERS: 0, PAYMENTS: 0})
+    flow.set_state(FlowState.RUNNING)
+    flow.on_progress(
+        progress(
+            row(100, 0, code=lost, trouble="b: a.orders-0: CONNECTION_LOST: b1"),
+            PartitionProgress(
+                *PAYMENTS, 100, 0, 100, 0, 0, lost, "b: a.payments-0: CONNECTION_LOST"
+            ),
+            trouble="cluster 'b': broker b1: ECONNREFUSED",
+        )
+    )
+    assert len(flow.snapshot().problems) == 2  # one of the partitions, and the task's
+    flow.set_problem("config sync", f"config sync: {down}")
+    flow.set_problem("orders", "another problem")
+    flow.set_unreachable("b", down, is_source=False)
+    now = flow.snapshot()
+    assert (now.state, now.reason) == (FlowState.RETRYING, down)
+    assert now.problems == ("another problem",)
+    assert not now.can_work
+    (task,) = flow.tasks()
+    assert task.warnings == (down,)
+    assert flow.restarted().snapshot().state is FlowState.RETRYING
+
+    flow.set_unreachable("b", "", is_source=False)
+    assert flow.snapshot().state is FlowState.RUNNING
+    assert flow.snapshot().can_work
+
+
+def test_the_lag_is_unknown_without_the_source(clock: list[float]) -> None:
+    """Also of a partition whose task waits at its end."""
+    flow = FlowStatus("a->b")
+    flow.begin_epoch(1, [(ORDERS, 100, None)], {ORDERS: 0})
+    flow.on_progress(progress(row(500, 400, end=500)))
+    clock[0] += 30.0
+    flow.on_progress(progress())
+    assert flow.snapshot().lag == 0
+    flow.set_unreachable("a", "Cluster 'a' does not answer.", is_source=True)
+    assert (flow.snapshot().lag, flow.snapshot().unknown_lags) == (None, 1)

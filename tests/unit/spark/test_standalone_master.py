@@ -29,7 +29,7 @@ def test_several_masters_have_an_address_each() -> None:
         ((), "has no workers. Start one.", False),
         (
             ((2, 400), (1, 4096)),
-            "workers have 2 cores and 400 MiB, 1 cores and 4096 MiB",
+            "workers have 2 cores and 400 MiB, 1 core and 4096 MiB",
             True,
         ),
         (((2, 400), (2, 512)), "", False),

@@ -6,8 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkmirror.errors import WireError
-from sparkmirror.formats.source_offsets import StoredPosition
+from sparkmirror.formats.source_offsets import SourceOffsetKey, StoredPosition
+from sparkmirror.kafka.log_records import LogRecord
 from sparkmirror.model import TopicPartition
+from sparkmirror.state.offset_resets import OffsetReset, parse_resets, reset_owner
 from sparkmirror.state.position_records import (
     PositionRecord,
     parse_positions,
@@ -86,3 +88,15 @@ def test_an_unreadable_position_stops_the_flow() -> None:
     broken = write(StoredPosition(1))._replace(value=b"{}")
     with pytest.raises(WireError, match="orders-3 of cluster 'a'"):
         read([broken])
+
+
+def test_requested_resets_are_beside_the_positions() -> None:
+    """Under another key, so that neither a task nor Java's connector takes them for positions."""
+    tp = TopicPartition("orders", 3)
+    reset = OffsetReset(0, 1_700_000_000_000, recopy=True, error="not empty")
+    key = SourceOffsetKey(reset_owner(CONNECTOR), "a", tp).key()
+    records = [LogRecord(0, 0, 0, key, reset.value())]
+    assert parse_resets(records, CONNECTOR, "a") == {tp: reset}
+    assert parse_resets(records, CONNECTOR, "b") == {}
+    assert dict(parse_positions(records, CONNECTOR, "a", 1)) == {}
+    assert parse_resets([*records, LogRecord(0, 1, 0, key, None)], CONNECTOR, "a") == {}

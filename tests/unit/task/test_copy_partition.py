@@ -15,7 +15,7 @@ from sparkmirror.offsets.offset_map import Fit, OffsetMap, Translation
 from sparkmirror.task.comparison import Comparison
 from sparkmirror.task.copy_partition import ClusterAliases, CopiedRuns, CopyPartition, ResumePoint
 from sparkmirror.task.messages import PartitionStart, chunk_from_text
-from sparkmirror.wire.outgoing import OutgoingBatch
+from sparkmirror.wire.outgoing import OutgoingBatch, SkippedBatch
 from sparkmirror.wire.reframe import OffsetRun
 
 PRODUCER = ProducerState(7, 0, 0)
@@ -142,6 +142,20 @@ def test_a_gap_on_either_side_begins_a_new_run() -> None:
         runs.add(out)
 
     assert runs.drain() == [(0, 0, 5), (6, 5, 5), (11, 11, 5)]
+
+
+def test_progress_has_committed_records_and_every_skipped_one(part: CopyPartition) -> None:
+    """What only moved the position needs no commit; skipped batches count once."""
+    part.set_savepoint()
+    part.count_skipped([SkippedBatch(1_010, 6), SkippedBatch(1_020, 10)])
+    part.set_position(1_020)
+    assert (part.progress().position, part.progress().skipped_records) == (1_020, 16)
+    part.records += 5
+    part.set_position(1_025)
+    assert (part.progress().position, part.progress().records) == (1_000, 0)
+    part.roll_back()
+    part.count_skipped([SkippedBatch(1_020, 10), SkippedBatch(1_030, 2)])
+    assert part.progress().skipped_records == 18
 
 
 def test_what_an_aborted_transaction_copied_is_forgotten() -> None:

@@ -40,6 +40,9 @@ SETTINGS = TaskSettings(
     ledger_topic="mm2-ledger.a.internal",
     dead_letters_topic="mm2-dead-letters.a.internal",
     offsets_cluster=ConnectionSettings("worker", ("h3:9092", "h4:9092"), "connect-mirror"),
+    source_cluster_id="Rk1MaG9vcw",
+    registry_topic="mm2-producers.internal",
+    target_cluster_id="dGFyZ2V0",
 )
 
 
@@ -52,6 +55,7 @@ def test_a_split_arrives_as_it_was_sent() -> None:
                 "t", 7, "a.t", 2**40, 2**41, stop_at=2**42, topic_id="x",
                 target_topic_id="y", producer=ProducerState(2**50, 12, 2**31 - 1),
                 leader_epoch=9, is_handed_over=True,
+                map_chunk="5 00ff", skip_origins=("Rk1MaG9vcw", "c2Vjb25k"),
             ),
             PartitionStart("größe", 0, "a.größe", 0),
         ),

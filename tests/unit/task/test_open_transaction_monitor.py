@@ -78,7 +78,7 @@ def test_the_oldest_open_transaction_is_named_once(bench: Bench) -> None:
         bench.wait(1.0)
     assert bench.asked == 1
     (incident,) = bench.incidents
-    assert "producer id 7 began it at offset 30" in incident.cause
+    assert "producer id 7 started it at offset 30" in incident.cause
     assert "4 offsets" in incident.cause
     assert bench.mine.error_code == error_codes.OPEN_TRANSACTION
     assert bench.mine.error.startswith("a: t-0: ")

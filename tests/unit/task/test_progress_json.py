@@ -17,7 +17,9 @@ from sparkmirror.task.progress_json import progress_from_json, progress_to_json
 PROGRESS = Progress(
     split=1,
     attempt=2,
-    partitions=(PartitionProgress("t", 0, 5, 6, 7, 8, 9, 10, "trouble", 11, 12),),
+    partitions=(
+        PartitionProgress("t", 0, 5, 6, 7, 8, 9, 10, "trouble", 11, 12, skipped_records=13),
+    ),
     replication_latency=((3, 4), (5, 6)),
     held_bytes=1,
     oldest_unacked_seconds=2.5,

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -293,8 +294,10 @@ def test_a_bounded_run_looks_at_a_partition_whose_source_ends_before_its_positio
     monkeypatch.setattr(StartPositions, "_handle_recreated", lambda *_all: None)
     monkeypatch.setattr(StartPositions, "_complete", lambda *_all: None)
     points = object.__new__(StartPositions)
+    points._loops = SimpleNamespace(skip_origins=lambda _topic: ())  # type: ignore[assignment]
     tp = TopicPartition("t", 0)
     points._forgotten = deque()
+    points._resets = {}
     points._stopped = set()
     stored = StoredPosition(49, 49, ProducerState(1, 0, 50), 0)
     points._positions = {tp: KnownPosition(stored)}

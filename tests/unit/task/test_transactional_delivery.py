@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sparkmirror.errors import FencedError
+from sparkmirror.formats.producer_registry import PRODUCERS_TOPIC
 from sparkmirror.model import TopicPartition
 from sparkmirror.task import copy_task, task_builder
 from sparkmirror.task.messages import (
@@ -33,6 +34,7 @@ from support.peers.transactional_target import (
 
 SOURCES = [TopicPartition("t", 0), TopicPartition("t", 1)]
 TARGETS = [TopicPartition("a.t", 0), TopicPartition("a.t", 1)]
+REGISTRY = TopicPartition(PRODUCERS_TOPIC, 0)
 POSITIONS = TopicPartition("mm2-offsets.a.internal", 0)
 NOT_ENOUGH_REPLICAS, CONCURRENT, TOO_LONG = 19, 51, 1000.0
 BATCH = 3  # records in a record batch
@@ -55,10 +57,10 @@ class Silent:
 class Bench:
     """A task of two topic partitions with a source that grows as the test says."""
 
-    def __init__(self, *, commit_seconds: float = 0.0) -> None:
+    def __init__(self, *, commit_seconds: float = 0.0, registry_topic: str = "") -> None:
         self.source = FakeCluster(dict.fromkeys(SOURCES, 1))
         self.source.alias = "a"
-        self.target = TransactionalTarget([*TARGETS, POSITIONS], ProducerIdAndEpoch(9, 4))
+        self.target = TransactionalTarget([*TARGETS, POSITIONS, REGISTRY], ProducerIdAndEpoch(9, 4))
         self.loop = FakeLoop()
         self.control = Silent()
         task_settings = TaskSettings(
@@ -76,6 +78,9 @@ class Bench:
             epoch_seconds=300.0,
             lease_seconds=5.0,
             commit_seconds=commit_seconds,
+            source_cluster_id="id-a",
+            target_cluster_id="id-b",
+            registry_topic=registry_topic,
         )
         starts = tuple(
             PartitionStart("t", index, "a.t", 0, is_handed_over=True) for index in range(2)
@@ -525,3 +530,25 @@ def test_whatever_goes_wrong_committed_records_and_positions_agree(
     bench.check()
     bench.source.connection(1).lose()  # what is set aside for the fetch on its way
     assert bench.task.parts.budget.held == 0
+
+
+@pytest.mark.parametrize("registry_topic", [PRODUCERS_TOPIC, ""])
+def test_another_producer_id_is_registered_before_its_first_record(registry_topic: str) -> None:
+    """The coordinator replaces an id whose epochs are used up; flows that keep names must wait."""
+    bench = Bench(registry_topic=registry_topic)
+    bench.target.last_epoch = 4
+    bench.grow(0)
+    bench.settle()
+    bench.grow(0)
+    bench.turn()
+    bench.read()
+    order: list[str] = []
+    while not bench.target.registered:
+        order.append(bench.target.serve())
+        bench.turn()
+    assert "add" not in order
+    assert bench.target.identity == (10, 0)
+    assert bench.target.registered == [b'{"producer":10,"cluster":"id-b"}']
+    bench.settle()
+    bench.check()
+    assert bench.target.commits == 2

@@ -31,6 +31,7 @@ HEARTBEATS = ("target", "heartbeats", 1)
 CHECKPOINTS = ("target", "a.checkpoints.internal", 1)
 ACLS = ("target", "mm2-acls.a.internal", 1)
 OFFSET_MAP = ("target", "mm2-offset-map.a.internal", 1)
+PRODUCERS = ("target", "mm2-producers.internal", 1)
 SYNCS_ON_SOURCE = ("source", "mm2-offset-syncs.b.internal", 1)
 SYNCS_ON_TARGET = ("target", "mm2-offset-syncs.a.internal", 1)
 
@@ -49,7 +50,13 @@ def shapes(topics: tuple[InternalTopic, ...]) -> set[tuple[str, str, int]]:
 
 def test_an_enabled_flow_gets_all_topics() -> None:
     """Offset syncs are on the source and named after the target."""
-    assert shapes(planned()) == STORAGE | {HEARTBEATS, CHECKPOINTS, SYNCS_ON_SOURCE, OFFSET_MAP}
+    assert shapes(planned()) == STORAGE | {
+        HEARTBEATS,
+        CHECKPOINTS,
+        SYNCS_ON_SOURCE,
+        OFFSET_MAP,
+        PRODUCERS,
+    }
 
 
 def test_a_disabled_flow_gets_storage_and_heartbeats() -> None:
@@ -84,7 +91,7 @@ def test_the_file_decides(
     line: str, gone: set[tuple[str, str, int]], added: set[tuple[str, str, int]]
 ) -> None:
     """Keys that move, resize or disable internal topics work as in MM2."""
-    everything = STORAGE | {HEARTBEATS, CHECKPOINTS, SYNCS_ON_SOURCE, OFFSET_MAP}
+    everything = STORAGE | {HEARTBEATS, CHECKPOINTS, SYNCS_ON_SOURCE, OFFSET_MAP, PRODUCERS}
     assert shapes(planned(line)) == (everything - gone) | added
 
 
@@ -136,7 +143,7 @@ def test_unset_factors_prefer_mm2s_defaults() -> None:
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [
-        (ConnectorClass.SOURCE, {SYNCS_ON_SOURCE, OFFSET_MAP}),
+        (ConnectorClass.SOURCE, {SYNCS_ON_SOURCE, OFFSET_MAP, PRODUCERS}),
         (ConnectorClass.CHECKPOINT, {CHECKPOINTS}),
         (ConnectorClass.HEARTBEAT, {HEARTBEATS}),
     ],
@@ -161,5 +168,6 @@ def test_exactly_once_positions_are_the_connectors_own() -> None:
     assert shapes(topics) == {
         SYNCS_ON_SOURCE,
         OFFSET_MAP,
+        PRODUCERS,
         ("target", "mm2-offsets.a.internal", 25),
     }

@@ -10,7 +10,7 @@ import pytest
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.model import Flow
 from sparkmirror.policy.loading import load_policy
-from sparkmirror.topology.unmatched_topics import unmatched_topics
+from sparkmirror.topology.unmatched_topics import missing_topics, unmatched_topics
 
 EXISTING = ("orders", "payments", "payments.dead-letters", "mm2-offset-syncs.b.internal")
 
@@ -40,4 +40,7 @@ def test_a_name_that_matches_no_topic_gets_the_nearest_one(
     )
     flow = Flow("a", "b")
     settings = MirrorConfig.load(file).flow_settings(flow).policy
-    assert unmatched_topics(settings, load_policy(settings, flow), "a", EXISTING) == sentences
+    policy = load_policy(settings, flow)
+    assert unmatched_topics(settings, policy, "a", EXISTING) == sentences
+    names_only = [one for one in sentences if "*" not in one]
+    assert missing_topics(settings, policy, "a", EXISTING) == names_only

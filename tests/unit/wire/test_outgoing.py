@@ -604,3 +604,83 @@ def test_detached_bytes_are_a_copy_that_stays_right() -> None:
     out.release()
     out.release()
     assert budget.held == 0
+
+
+SKIPS = {-1: False, 1: False, 9: True}
+
+
+def from_producer(producer: int, first: int, count: int = 2) -> bytearray:
+    """A record batch of a producer; 9 belongs to a flow, 1 is local, others are unknown."""
+    return encode(numbered(first, count), producer=(producer, 0, 0))
+
+
+@pytest.mark.parametrize("merged_bytes", [0, 1 << 19])
+def test_batches_of_skipped_producers_advance_the_position(merged_bytes: int) -> None:
+    records = response(*(from_producer(one, 2 * n) for n, one in enumerate((9, 1, 9, 9, -1, 9))))
+    admitted = prepare_batches(records, 1, merged_bytes=merged_bytes, skips=SKIPS)
+    if not merged_bytes:  # a comparison counts the offsets between batches
+        assert [out.skipped_offsets for out in admitted.batches] == [1, 4]
+        assert admitted.skipped == 2
+    assert copied(admitted) == [2, 3, 8, 9]
+    assert admitted.position == 12
+    assert admitted.skipped_batches == ((2, 2), (6, 2), (8, 2), (12, 2))
+    assert not admitted.has_unknown_producer
+
+
+@pytest.mark.parametrize("merged_bytes", [0, 1 << 19])
+def test_an_unknown_producer_ends_the_result_before_its_batch(merged_bytes: int) -> None:
+    records = response(*(from_producer(one, 2 * n) for n, one in enumerate((1, 9, 1, 5, 1, 9))))
+    admitted = prepare_batches(records, 0, merged_bytes=merged_bytes, skips=SKIPS)
+    assert copied(admitted) == [0, 1, 4, 5]
+    assert (admitted.position, admitted.has_unknown_producer) == (6, True)
+    records = response(*(from_producer(one, 2 * n) for n, one in enumerate((1, 9, 1, 5, 1, 9))))
+    rest = prepare_batches(records, 6, merged_bytes=merged_bytes, skips=SKIPS | {5: True})
+    assert copied(rest) == [8, 9]
+    assert (rest.position, rest.has_unknown_producer) == (12, False)
+
+
+def test_only_batches_with_wanted_records_need_a_known_producer() -> None:
+    """Markers, emptied batches, aborted records and batches before the position do not."""
+    records = response(
+        from_producer(4, 0),
+        transactional(2, 2, 5),
+        marker(4, 5, commits=False),
+        encode([], base_offset=5, last_offset=6, producer=(6, 0, 0)),
+        marker(7, 8, commits=True),
+        transactional(8, 2, 9),
+        marker(10, 9, commits=True),
+        from_producer(1, 11),
+    )
+    admitted = prepare_batches(records, 2, [AbortedTransaction(5, 2)], skips=SKIPS)
+    assert copied(admitted) == [11, 12]
+    assert admitted.skipped_batches == ((10, 2),)
+    assert (admitted.aborted_records, admitted.has_unknown_producer) == (2, False)
+
+
+@settings(max_examples=200)
+@given(st.lists(st.tuples(st.sampled_from([-1, 1, 9, 5, 6]), st.integers(1, 5)), max_size=12))
+def test_what_is_copied_depends_on_producers_only(batches: list[tuple[int, int]]) -> None:
+    """In any order, one response after the other, merged or not."""
+    truth = {-1: False, 1: False, 9: True, 5: False, 6: True}
+    firsts = [*itertools.accumulate((size for _, size in batches), initial=0)]
+    for merged_bytes in (0, 1 << 19):
+        known, position, found = dict(SKIPS), 0, []
+        while position < firsts[-1]:
+            records = response(
+                *(
+                    from_producer(one, at, size)
+                    for (one, size), at in zip(batches, firsts, strict=False)
+                )
+            )
+            admitted = prepare_batches(records, position, merged_bytes=merged_bytes, skips=known)
+            found += copied(admitted)
+            position = admitted.position
+            if admitted.has_unknown_producer:
+                index = firsts.index(position)
+                known[batches[index][0]] = truth[batches[index][0]]
+        assert found == [
+            offset
+            for (one, size), at in zip(batches, firsts, strict=False)
+            for offset in range(at, at + size)
+            if not truth[one]
+        ]

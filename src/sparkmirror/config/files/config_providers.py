@@ -20,6 +20,7 @@ from sparkmirror.config.files.properties import MAX_BYTES, PropertiesFile, Prope
 from sparkmirror.config.files.tracked_files import read_bounded, record_file
 from sparkmirror.config.keys.value_types import InvalidValueError, parse_list
 from sparkmirror.errors import ConfigError
+from sparkmirror.quantities import format_bytes
 
 _CLASSES = {
     f"org.apache.kafka.common.config.provider.{name}": kind
@@ -146,7 +147,7 @@ class DirectoryConfigProvider:
         except (OSError, UnicodeDecodeError) as error:
             raise LookupError(f"{file} cannot be read ({error})") from error
         if text is None:
-            raise LookupError(f"{file} is larger than {MAX_BYTES >> 20} MiB")
+            raise LookupError(f"{file} is larger than {format_bytes(MAX_BYTES)}")
         return text
 
 

@@ -16,6 +16,7 @@ from sparkmirror.config.files.notices import ConfigReport, EffectiveValue, Notic
 from sparkmirror.config.files.properties import has_secret_suffix
 from sparkmirror.config.keys.config_def import ConfigKey, ParsedValue, SettingsField
 from sparkmirror.config.keys.secret_keys import is_secret
+from sparkmirror.config.keys.security_keys import SECURITY_KEY_NAMES
 from sparkmirror.config.keys.value_types import ConfigType, InvalidValueError, parse_list
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.model import Secret
@@ -181,17 +182,19 @@ class ConfigReader:
                 value.origin,
                 value.overrode,
                 key.no_effect if value.origin.line else "",
+                is_default=key.default is not None and parsed == key.default_value(),
             )
         )
         return Secret(str(parsed)) if key.is_secret else parsed
 
     def _absent(self, key: ConfigKey) -> object:
-        text = key.default
-        if text is None and key.mm2_default is not None:
+        text = key.default or ""
+        if key.default is None and key.mm2_default is not None:
             text = f"{key.mm2_default}, or what the cluster can hold"
-        if text and not key.no_effect:
+        # Of the many keys of TLS and SASL, only those with a value.
+        if not key.no_effect and (text or key.name not in SECURITY_KEY_NAMES):
             self._report.effective.append(
-                EffectiveValue(self._section, key.name, text, Origin(key.name))
+                EffectiveValue(self._section, key.name, text, Origin(key.name), is_default=True)
             )
         return key.default_value()
 

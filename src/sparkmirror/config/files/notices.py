@@ -66,7 +66,7 @@ def raise_errors(notices: Iterable[Notice], file: str) -> None:
     """Raise one ConfigError with all errors among `notices`, if there are any."""
     errors = [n for n in dict.fromkeys(notices) if n.level is NoticeLevel.ERROR]
     if errors:
-        text = "\n".join(f"{file} {error}" for error in errors)
+        text = "\n".join(f"{file}{' ' if one.where else ': '}{one}" for one in errors)
         raise ConfigError(text, key=errors[0].key, where=errors[0].where or None)
 
 
@@ -80,6 +80,17 @@ class EffectiveValue:
     origin: Origin
     overrode: tuple[Origin, ...] = ()
     no_effect_reason: str = ""
+    is_default: bool = False  # also if a line sets the default
+
+    @property
+    def is_configured(self) -> bool:
+        """Whether a line or a profile set the value."""
+        return bool(self.origin.line or self.origin.profile)
+
+    @property
+    def is_set(self) -> bool:
+        """Whether there is a value: a key without a default may have none."""
+        return self.is_configured or self.text != ""
 
 
 @dataclass(slots=True)
@@ -103,15 +114,20 @@ class ConfigReport:
     def error(self, value: LayeredValue, key: str, sentence: str) -> None:
         """Add an error about the line of `value`; `sentence` begins with the key's name."""
         written = value.origin.key or key
-        text = self._redacted(sentence)
+        text = self.redacted(sentence)
         self.notices.append(notice_at_line(NoticeLevel.ERROR, written, value.origin.line, text))
 
     def warn(self, origin: Origin, sentence: str, level: NoticeLevel = NoticeLevel.WARNING) -> None:
         """Add a notice that does not prevent a run."""
-        text = self._redacted(sentence)
+        text = self.redacted(sentence)
         self.notices.append(notice_at_line(level, origin.key, origin.line, text))
 
-    def _redacted(self, sentence: str) -> str:
+    @property
+    def has_errors(self) -> bool:
+        return any(one.level is NoticeLevel.ERROR for one in self.notices)
+
+    def redacted(self, sentence: str) -> str:
+        """Hide the values that come from config providers."""
         lowered = sentence.lower()
         held = [text for text in self._provided if text.lower() in lowered]
         for text in sorted(held, key=len, reverse=True):

@@ -18,6 +18,7 @@ from javaproperties import InvalidUEscapeError, KeyValue, parse
 from sparkmirror.config.files.other_formats import describe_other_format
 from sparkmirror.config.files.tracked_files import read_bounded
 from sparkmirror.errors import ConfigError
+from sparkmirror.quantities import format_bytes
 
 # A key at the beginning of a line; `host:9092,` in a list of addresses is not one.
 _OWN_LINE = re.compile(r"\s*([A-Za-z][\w.>-]*)\s*(?:=|:(?!\d+\s*(?:,|\\|$)))")
@@ -68,7 +69,7 @@ def read_properties(path: Path) -> PropertiesFile:
         raise ConfigError(f"{str(path)!r} is not a path: {error}.", where=str(path)) from error
     if data is None:
         raise ConfigError(
-            f"{path} is larger than {MAX_BYTES >> 20} MiB; is it the properties file?",
+            f"{path} is larger than {format_bytes(MAX_BYTES)}; is it the properties file?",
             where=str(path),
         )
     text = _decode(data, str(path))

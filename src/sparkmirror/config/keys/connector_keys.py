@@ -38,6 +38,7 @@ from sparkmirror.config.keys.service_profiles import (
 )
 from sparkmirror.config.keys.value_types import (
     ConfigType,
+    InvalidValueError,
     at_least,
     between,
     connector_name,
@@ -331,7 +332,35 @@ SHARED_KEYS = (
 _MIN_BUFFER = 4 * 1024 * 1024
 _LONGEST_EPOCH = 86_400
 
+
+def _loop_policy(value: object) -> None:
+    if value == "forward":
+        raise InvalidValueError(
+            "cannot be forward: a record does not carry the cluster where it was first produced; "
+            "enable the missing direct flow, or set ignore"
+        )
+    one_of("skip", "ignore")(value)
+
+
 SPARKMIRROR_KEYS = (
+    string(
+        "loop.policy",
+        "skip",
+        "Where flows form a cycle for a topic that keeps its name (active/active): skip records "
+        "that a flow has copied to the source and that the target gets or has otherwise, so that "
+        "no record returns; or ignore cycles, and copy every record again.",
+        _loop_policy,
+        fills=field_of(SourceSettings, "loop_policy"),
+    ),
+    choice(
+        "loop.java.policy",
+        ("refuse", "copy"),
+        "Java MirrorMaker 2 has copied a topic to the source under the same name, and its records "
+        "cannot be recognized: refuse to copy the topic back, or copy what is after the flow's "
+        "position (the user has set it behind Java's records).",
+        fills=field_of(SourceSettings, "loop_java_policy"),
+        importance=Importance.LOW,
+    ),
     boolean(
         "sync.topic.deletions.enabled",
         False,

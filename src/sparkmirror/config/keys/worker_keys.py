@@ -42,6 +42,8 @@ from sparkmirror.config.keys.value_types import (
 from sparkmirror.config.settings import (
     ExactlyOnce,
     InternalTopics,
+    LogFormat,
+    LogSettings,
     MetricsSettings,
     PipelineSettings,
     TransactionSettings,
@@ -56,6 +58,7 @@ from sparkmirror.config.worker_settings import (
 from sparkmirror.policy.class_loading import ALLOWLIST_KEY, ClassAllowlist, is_dotted
 
 _MOST = 2**31 - 1
+_LEAST_LOG_BYTES = 1 << 16  # a trace must fit
 
 _OWN_PROTOCOL = (
     "whole connectors are assigned, by a different protocol, and Kafka admits no Java worker to "
@@ -81,6 +84,10 @@ _DOCS = {
 
 def _exactly_once(parsed: ParsedValue) -> ExactlyOnce:
     return ExactlyOnce(parsed.value.lower())
+
+
+def _log_format(parsed: ParsedValue) -> LogFormat:
+    return LogFormat(parsed.value.lower())
 
 
 def _override_policy(parsed: ParsedValue) -> OverridePolicy:
@@ -286,7 +293,40 @@ LOG_KEYS = (
         "Seconds between two log lines with the progress of a flow; written while records are "
         "copied, and not on a terminal, which shows a table.",
         at_least(1),
-        fills=field_of(WorkerSettings, "progress_seconds"),
+        fills=field_of(LogSettings, "progress_seconds"),
+        importance=Importance.LOW,
+    ),
+    choice(
+        "log.format",
+        ("text", "json"),
+        "Form of log lines: text, or json for one object per line. A terminal always shows text.",
+        ignore_case=True,
+        fills=field_of(LogSettings, "format", _log_format),
+        importance=Importance.LOW,
+    ),
+    string(
+        "log.file",
+        None,
+        "File that gets the log lines, in addition to standard error; its directory is created. "
+        "Processes on one machine need different files.",
+        not_empty,
+        fills=field_of(LogSettings, "file"),
+        importance=Importance.LOW,
+    ),
+    long(
+        "log.file.max.bytes",
+        10 << 20,
+        "Size at which log.file is renamed to log.file.1, log.file.1 to log.file.2, and so on.",
+        at_least(_LEAST_LOG_BYTES),
+        fills=field_of(LogSettings, "max_bytes"),
+        importance=Importance.LOW,
+    ),
+    integer(
+        "log.file.backups",
+        9,
+        "How many renamed log files are kept; older ones are deleted.",
+        at_least(1),
+        fills=field_of(LogSettings, "backups"),
         importance=Importance.LOW,
     ),
 )

@@ -23,6 +23,7 @@ from sparkmirror.config.security.security_options import (
     JaasOptions,
 )
 from sparkmirror.model import Secret
+from sparkmirror.quantities import format_bytes
 from sparkmirror.security.jaas import krb5_conf_in_opts
 from sparkmirror.security.keytab import MAX_BYTES, has_key, read_principals
 from sparkmirror.security.settings import KerberosSettings
@@ -98,7 +99,7 @@ def _keytab(texts: JaasOptions, principal: str) -> Secret:
             "readable",
         ) from error
     if data is None:
-        raise texts.error(option, f"names {shown}, which is larger than {MAX_BYTES >> 20} MiB")
+        raise texts.error(option, f"names {shown}, which is larger than {format_bytes(MAX_BYTES)}")
     try:
         principals = read_principals(data)
     except ValueError as error:

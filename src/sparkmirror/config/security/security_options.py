@@ -25,6 +25,7 @@ from sparkmirror.config.keys.security_keys import ALL_SECURITY_KEYS
 from sparkmirror.config.keys.value_types import InvalidValueError
 from sparkmirror.errors import ConfigError
 from sparkmirror.model import HIDDEN, Secret
+from sparkmirror.quantities import format_bytes
 from sparkmirror.security.jaas import JaasEntry, parse_jaas_file, token_files_in_opts
 from sparkmirror.security.keystores import MAX_BYTES, KeyPair, read_keystore, read_truststore
 
@@ -160,7 +161,8 @@ def read_jaas_sections(login_file: str, whose: str) -> dict[str, list[JaasEntry]
     try:
         content = read_bounded(Path(login_file), _MAX_FILE_BYTES)
         if content is None:
-            raise ConfigError(f"{login_file} is not a JAAS file: it is larger than 1 MiB.")
+            limit = format_bytes(_MAX_FILE_BYTES)
+            raise ConfigError(f"{login_file} is not a JAAS file: it is larger than {limit}.")
         return parse_jaas_file(content.decode())
     except OSError as error:
         raise ConfigError(
@@ -278,7 +280,7 @@ def read_named_file(texts: OptionSource, location: str, path: str, most: int = M
         ) from error
     if data is None:
         shown = texts.display_value(location)
-        raise texts.error(location, f"names {shown}, which is larger than {most >> 20} MiB")
+        raise texts.error(location, f"names {shown}, which is larger than {format_bytes(most)}")
     return data
 
 
