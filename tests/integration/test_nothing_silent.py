@@ -20,8 +20,10 @@ from confluent_kafka.admin import AclOperation
 from typer.testing import CliRunner
 
 from sparkmirror.cli.main import app
+from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.connectors.dead_letter_replay import DeadLetter, DeadLetters, Replay
 from sparkmirror.devcluster.cluster import LocalCluster, start_all
+from sparkmirror.state.producer_registry import ProducerRegistry
 from support.clients.librdkafka import (
     Record,
     create_topics,
@@ -180,6 +182,23 @@ def dead_letters(world: FaultyMirror, verb: str, topic: str, *more: str, code: i
     return done.stdout
 
 
+def check_registered(world: FaultyMirror, topic: str) -> None:
+    """The producers of replayed records are registered for their flow."""
+    (settings,) = (
+        one
+        for one in MirrorConfig.load(world.file).enabled_settings()
+        if one.flow.source == topic.partition("-")[0]
+    )
+    with DeadLetters(settings) as letters:
+        letters.read()
+        written = {one.producer_id for (tp, _), one in letters.replays.items() if tp.topic == topic}
+    with ProducerRegistry(settings.target_admin) as registry:
+        registry.refresh()
+        found = [registry.producers[one].flow for one in written]
+    assert found == [str(settings.flow)] * len(written)
+    assert written
+
+
 @pytest.mark.parametrize("topic", ["calm-replay", "exact-replay"])
 def test_a_dead_letter_is_replayed_once_after_its_cause_is_gone(
     clusters: FaultyMirror, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -231,6 +250,7 @@ def test_a_dead_letter_is_replayed_once_after_its_cause_is_gone(
         eventually(is_written, PATIENCE_SECONDS, "the first one, without a note that it is done")
     first = dead_letters(clusters, "replay", topic, "--yes").splitlines()
     assert [line.rpartition(": ")[2] for line in first] == ["done before", "replayed"]
+    check_registered(clusters, topic)
     again = dead_letters(clusters, "replay", topic, "--yes").splitlines()
     assert [line.rpartition(": ")[2] for line in again] == ["done before", "done before"]
     assert read_topic(clusters.target, remote(topic))[0][35:] == large

@@ -14,6 +14,8 @@ from typer.testing import CliRunner
 from sparkmirror.cli.main import app
 from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import FlowSettings
+from sparkmirror.connectors.earlier_producers import EarlierProducers
+from sparkmirror.connectors.known_flows import other_records
 from sparkmirror.connectors.loop_protection import LoopProtection
 from sparkmirror.connectors.source_topics import MirroredPartition
 from sparkmirror.devcluster.cluster import LocalCluster
@@ -29,14 +31,17 @@ from sparkmirror.kafka.cluster_client import Closable
 from sparkmirror.kafka.topic_log import TopicLog
 from sparkmirror.model import Flow, ProducerState, TopicPartition
 from sparkmirror.spark.flow_status import FlowStatus
+from sparkmirror.state import producer_registry
 from sparkmirror.state.offset_store import OffsetStore
 from sparkmirror.state.producer_registry import ProducerRegistry
 from sparkmirror.task.messages import OtherWriter, PartitionStart, Split
+from sparkmirror.topology import internal_topics
 from sparkmirror.topology.internal_topics import Side, ensure_internal_topics, producers_topic
 from sparkmirror.topology.replication_factors import ReplicationFactorChooser
-from support.clients.librdkafka import create_topics
+from support.clients.librdkafka import create_topics, delete_topic
 from support.mirrors.mirror_file import mirror_file
 from support.unique_names import unique_name
+from support.waiting import eventually
 
 IDENTITY = "replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 
@@ -298,6 +303,91 @@ def test_check_and_plan_refuse_what_would_fail(
         ran = CliRunner().invoke(app, [*command, str(described)])
         assert ran.exit_code == code
         assert "Java MirrorMaker 2 has copied topic" in ran.output + ran.stderr
+
+
+@pytest.mark.parametrize("is_recreated", [False, True])
+def test_a_registry_that_was_deleted_is_written_again(
+    aliases: dict[str, LocalCluster], monkeypatch: pytest.MonkeyPatch, *, is_recreated: bool
+) -> None:
+    """With what other flows have registered, too."""
+    name = unique_name("producers")
+    for module in (producer_registry, internal_topics):
+        monkeypatch.setattr(module, "PRODUCERS_TOPIC", name)
+    with Bench(aliases, ["->".join(aliases)], IDENTITY) as bench:
+        cluster = aliases[bench.settings.flow.target]
+        other = RegisteredProducer(8 * 10**12, bench.target.cluster_id, "x->y", unique_name("id"))
+        bench.target.register([other])
+        bench.prepare()
+        bench.register(7 * 10**12)
+        delete_topic(cluster, name)
+        if is_recreated:
+            create_topics(cluster, {name: 1}, {"cleanup.policy": "compact"})
+
+        def is_written() -> bool:
+            bench.loops.refresh()
+            with ProducerRegistry(bench.settings.target_admin) as after:
+                after.refresh()
+                return {7 * 10**12, 8 * 10**12} <= after.producers.keys() and bool(after.flows)
+
+        eventually(is_written, 60, "the entries are in the new topic", not_yet=(ClusterError,))
+
+
+def test_connectors_with_the_same_clusters_are_registered_side_by_side(one_way: Bench) -> None:
+    """In a Connect cluster each has its own topics."""
+    settings = one_way.settings
+    others = [
+        one_way.protection(
+            replace(
+                settings,
+                source=replace(settings.source, name=name),
+                policy=replace(settings.policy, topics=(one_way.topic, name)),
+            )
+        )
+        for name in (unique_name("one"), unique_name("two"))
+    ]
+    for loops in (one_way.loops, *others, one_way.loops, *others):
+        one_way.prepare(loops)
+        loops.refresh()
+    one_way.target.refresh()
+    found = [one for one in one_way.target.flows.values() if one.flow == str(settings.flow)]
+    assert len(found) == len({one.topics for one in found}) == 1 + len(others)
+    assert all(one.seen_ms == one.since_ms for one in found)  # written once
+
+
+def test_what_else_a_remote_topic_has_is_known_before_it_is_deleted(one_way: Bench) -> None:
+    """Records of other flows into the target, and those that were produced there."""
+    one_way.prepare()
+    topics = {one_way.topic: one_way.topic}
+    assert other_records(one_way.settings, topics) == {}
+    third = unique_name("third")
+    one_way.flow_of(third, one_way.target.cluster_id)
+    assert set(other_records(one_way.settings, topics)) == {one_way.topic}
+    assert other_records(one_way.settings, {one_way.topic: f"a.{one_way.topic}"}) == {}
+    one_way.flow_of(one_way.target.cluster_id, third)
+    one_way.flow_of(third, one_way.source.cluster_id)
+    found = other_records(one_way.settings, topics)[one_way.topic]
+    assert f"clients of '{one_way.settings.flow.target}', x->y" in found
+
+
+def test_an_attempt_that_failed_for_new_topics_is_repeated(
+    one_way: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A flow without topics needs no registry on its source yet."""
+    one_way.loops.prepare((), {PRODUCERS_TOPIC})
+    error = ClusterError("unreachable", cluster="a")
+    attempts: list[bool] = []
+
+    def fail(_self: object, _sources: object) -> None:
+        attempts.append(True)
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EarlierProducers, "read", fail)
+        for _ in range(2):
+            with pytest.raises(ClusterError, match="unreachable"):
+                one_way.prepare()
+    assert len(attempts) == 2
+    assert one_way.prepare() == (one_way.target.cluster_id,)
 
 
 def test_a_malformed_record_in_the_registry_is_skipped(one_way: Bench) -> None:

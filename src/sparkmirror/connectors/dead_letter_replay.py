@@ -255,6 +255,10 @@ def replay_producer(settings: FlowSettings, client: ClusterClient) -> ProducerSt
         if registry.exists:  # or no flow has registered here, and none looks it up
             with closing(ProducerRegistry(settings.source_admin)) as source:
                 source.identify()
+            if registry.is_of_another(producer.producer_id, source.cluster_id):
+                # The source was another cluster then; its records must stay recognizable.
+                producer = ClusterAdmin(settings.target_admin, client).init_producer_id()
+                name = None
             registered = RegisteredProducer(
                 producer.producer_id,
                 registry.cluster_id,

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 from sparkmirror.config.settings import FlowSettings
-from sparkmirror.errors import ClusterError, ConfigError, WireError
+from sparkmirror.errors import BrokerError, ClusterError, ConfigError, WireError
 from sparkmirror.formats.producer_registry import RegisteredFlow
 from sparkmirror.kafka.admin import ClusterAdmin
 from sparkmirror.policy.filters import DefaultTopicFilter, NamePattern
@@ -25,9 +26,11 @@ from sparkmirror.policy.loading import (
     custom_class_keys,
     load_policy,
 )
-from sparkmirror.policy.loops import LoopEdge
+from sparkmirror.policy.loops import LoopEdge, edges_of_topic, reachable
 from sparkmirror.policy.replication import IdentityReplicationPolicy
 from sparkmirror.state.producer_registry import ProducerRegistry
+from sparkmirror.state.remedies import RUN_CONNECTOR
+from sparkmirror.wire import error_codes
 from sparkmirror.wire.settings import ConnectionSettings
 
 _FORGET_SECONDS = 7 * 24 * 3600.0  # a registered flow that has not run for so long does not count
@@ -77,13 +80,9 @@ class KnownFlows:
     def _registered(self) -> list[RegisteredFlow]:
         oldest = (time.time() - _FORGET_SECONDS) * 1000
         found = {**self._source.flows, **self._target.flows}
-        own = (self._source.cluster_id, self._target.cluster_id, str(self._settings.flow))
+        own = own_flow(self._settings, self._source.cluster_id, self._target.cluster_id).key()
         return [
-            one
-            for one in found.values()
-            if one.topics
-            and one.seen_ms >= oldest
-            and (one.source_cluster_id, one.target_cluster_id, one.flow) != own
+            one for key, one in found.items() if one.topics and one.seen_ms >= oldest and key != own
         ]
 
     def _configured(self) -> list[_ConfiguredFlow]:
@@ -131,6 +130,13 @@ class KnownFlows:
         return self._cluster_ids.get(servers, "")
 
 
+def own_flow(settings: FlowSettings, source_id: str, target_id: str) -> RegisteredFlow:
+    """Return the entry of a flow, without topics and times."""
+    name = settings.source.name
+    connector = "" if name == RUN_CONNECTOR else name
+    return RegisteredFlow(str(settings.flow), source_id, target_id, (), connector=connector)
+
+
 def registered_topics(
     settings: FlowSettings, kept: Collection[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -142,6 +148,36 @@ def registered_topics(
     if not isinstance(replication, IdentityReplicationPolicy):
         return (), ()
     return policy.topics, policy.topics_exclude
+
+
+def other_records(settings: FlowSettings, topics: Mapping[str, str]) -> dict[str, str]:
+    """Return what else the remote topics have, which the flow would not copy again.
+
+    `topics` are remote topics by source topic, as the result. Raises ClusterError.
+    """
+    with (
+        closing(ProducerRegistry(settings.source_admin)) as source,
+        closing(ProducerRegistry(settings.target_admin)) as target,
+    ):
+        for registry in (source, target):
+            try:
+                registry.refresh()
+            except BrokerError as error:
+                if error.code not in error_codes.NOT_AUTHORIZED:
+                    raise  # else it is a flow that renames its topics
+        flows = source.flows | target.flows
+        here, there = source.cluster_id, target.cluster_id
+    edges = [registered_edge(one) for one in flows.values() if one.topics]
+    found: dict[str, str] = {}
+    for topic, remote in topics.items():
+        kept = edges_of_topic(edges, remote)
+        into = sorted({one.flow for one in kept if one.target == there and one.source != here})
+        is_local = settings.source.skips_loops and topic == remote
+        if is_local and here in reachable(kept, there, without=""):
+            into.insert(0, f"clients of '{settings.flow.target}'")
+        if into:
+            found[topic] = f"records of {', '.join(into)}"
+    return found
 
 
 def registered_edge(one: RegisteredFlow) -> LoopEdge:

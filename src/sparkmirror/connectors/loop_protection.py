@@ -19,7 +19,12 @@ from dataclasses import replace
 
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.connectors.earlier_producers import EarlierProducers
-from sparkmirror.connectors.known_flows import KnownFlows, registered_edge, registered_topics
+from sparkmirror.connectors.known_flows import (
+    KnownFlows,
+    own_flow,
+    registered_edge,
+    registered_topics,
+)
 from sparkmirror.connectors.source_topics import MirroredPartitions
 from sparkmirror.errors import BrokerError, ClusterError, WireError
 from sparkmirror.formats.producer_registry import (
@@ -36,6 +41,7 @@ from sparkmirror.task.messages import OtherWriter, Split
 from sparkmirror.topology.internal_topics import Side, ensure_internal_topics, producers_topic
 from sparkmirror.topology.replication_factors import ReplicationFactorChooser
 from sparkmirror.wire import error_codes
+from sparkmirror.wire.settings import ConnectionSettings
 
 REFRESH_SECONDS = 5.0
 _SEEN_SECONDS = 3600.0  # how often a running flow updates its entry
@@ -106,7 +112,9 @@ class LoopProtection(Closable):
             self._kept = kept
             if not self.is_required and PRODUCERS_TOPIC not in ready_topics:
                 return True  # the status shows already why
-            if has_new or not self._is_prepared:
+            # An attempt that fails is repeated, also if it is for new topics only.
+            self._is_prepared = self._is_prepared and not has_new
+            if not self._is_prepared:
                 with self._errors_as_warnings():
                     self._prepare()
             if self.is_required:
@@ -121,10 +129,10 @@ class LoopProtection(Closable):
         Both map to transactional ids. Returns True when all replicas have them.
         """
         with self._lock, self._errors_as_warnings():
-            if not self._is_prepared and not self.is_required:
-                return True
-            if not self._is_prepared:  # the refresh failed since
-                self._prepare()
+            if not self._is_prepared:
+                if not self.is_required:
+                    return True
+                self._prepare()  # `refresh` has failed meanwhile
             source = self._source.cluster_id
             ids = {i: n for i, n in earlier.items() if not self._target.is_of_another(i, source)}
             ids |= _producer_ids(splits)
@@ -224,8 +232,7 @@ class LoopProtection(Closable):
         if self.is_required:
             self._source.refresh()
             if not self._is_imported:
-                self._import_earlier()
-                self._is_imported = True
+                self._is_imported = self._import_earlier()
         self._target.refresh()
         if not self._target.exists:
             raise ClusterError(
@@ -235,20 +242,22 @@ class LoopProtection(Closable):
         self._refresh_registries()
         self._is_prepared = True
 
-    def _import_earlier(self) -> None:
-        """Register producer ids of flows into the source that ran before there was a registry."""
+    def _import_earlier(self) -> bool:
+        """Register producer ids of flows into the source that ran before there was a registry.
+
+        Returns whether the ids of all clusters are known.
+        """
         self._target.identify()
         sources = self._flows.source_ids()
         self._earlier.read(sources)
         found = self._earlier.registrations(self._source.cluster_id, sources)
         new = [one for one in found if one.producer_id not in self._source.producers]
+        is_complete = all(sources.values())
         if not new:
-            return
+            return is_complete
         try:
             if not self._source.exists:
-                with ClusterAdmin(self._settings.source_admin) as admin:
-                    topic = producers_topic(self._settings, Side.SOURCE)
-                    ensure_internal_topics([topic], admin, self._factors)
+                self._ensure_registry(self._settings.source_admin, Side.SOURCE)
             self._source.register(new)
         except ClusterError as error:
             flows = ", ".join(sorted({one.flow for one in new}))
@@ -257,9 +266,12 @@ class LoopProtection(Closable):
                 f"and its producer ids must be written there: start {flows} once",
                 cluster=self._flow.source,
             ) from error
+        return is_complete
 
     def _refresh_registries(self) -> None:
         self._target.refresh()
+        if not self._target.exists:  # deleted while the flow runs; `register` writes all again
+            self._ensure_registry(self._settings.target_admin, Side.TARGET)
         if self.is_required:
             self._source.refresh()
         flows = [
@@ -272,19 +284,22 @@ class LoopProtection(Closable):
             flows = [*(one for one in flows if one.key() != own.key()), own]
         self._target.register(self._own.values(), flows)
 
+    def _ensure_registry(self, connection: ConnectionSettings, side: Side) -> None:
+        with ClusterAdmin(connection) as admin:
+            topic = producers_topic(self._settings, side)
+            ensure_internal_topics([topic], admin, self._factors)
+
     def _registered_flow(self) -> RegisteredFlow | None:
         """Return the flow's own entry; None if the registry has it, and it is not old."""
         now = int(time.time() * 1000)
         topics, excluded = registered_topics(self._settings, self._kept)
-        wanted = RegisteredFlow(
-            str(self._flow),
-            self._source.cluster_id,
-            self._target.cluster_id,
-            topics,
-            excluded,
-            self._took_over_from_java,
-            now,
-            now,
+        wanted = replace(
+            self._own_flow(),
+            topics=topics,
+            topics_exclude=excluded,
+            took_over_from_java=self._took_over_from_java,
+            since_ms=now,
+            seen_ms=now,
         )
         known = self._target.flows.get(wanted.key())
         if known is None:
@@ -305,8 +320,11 @@ class LoopProtection(Closable):
 
     def _own_edge(self) -> LoopEdge:
         ids = (self._source.cluster_id, self._target.cluster_id)
-        known = self._target.flows[RegisteredFlow(str(self._flow), *ids, ()).key()]
+        known = self._target.flows[self._own_flow().key()]
         return LoopEdge(*ids, str(self._flow), self._kept.__contains__, known.since_ms)
+
+    def _own_flow(self) -> RegisteredFlow:
+        return own_flow(self._settings, self._source.cluster_id, self._target.cluster_id)
 
 
 def refuse_loops(

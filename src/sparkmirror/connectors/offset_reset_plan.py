@@ -8,12 +8,13 @@ source's first record into a remote partition that is empty, or is emptied first
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import NamedTuple
 
 from sparkmirror.config.settings import FlowSettings
+from sparkmirror.connectors.known_flows import other_records
 from sparkmirror.connectors.source_topics import MirroredPartition, topic_rules
 from sparkmirror.errors import ArgumentError, BrokerError
 from sparkmirror.formats.source_offsets import StoredPosition
@@ -56,6 +57,7 @@ class PlannedReset:
     is_other_target: bool = False
     recopy: bool = False
     delete_records: bool = False
+    others: str = ""  # what else the remote topic has, which the flow would not copy again
 
     @property
     def deleted(self) -> int:
@@ -82,6 +84,12 @@ class PlannedReset:
         """Why it cannot be done; empty if it can."""
         if self.recopy and not self.delete_records and self.target_end > self.target_start:
             return not_empty(self.target, self.target_end - self.target_start)
+        if self.deleted and self.others:
+            return (
+                f"{self.target} also has {self.others}, which this flow does not copy: "
+                "--delete-target-records would lose them. `offsets reset --to earliest` keeps "
+                "them; or delete the records with another tool first"
+            )
         return ""
 
     def __str__(self) -> str:
@@ -179,12 +187,17 @@ def plan_reset(settings: FlowSettings, wish: ResetWish) -> list[PlannedReset]:
     mirrored = _selected(settings, wish, stored)
     bounds = read_bounds(settings, mirrored)
     next_offsets = _next_offsets(settings, wish, bounds)
+    topics = {one.source.topic: one.remote_topic for one in mirrored}
+    others = other_records(settings, topics) if wish.delete_records else {}
     return [
-        planned_reset(
-            one,
-            bounds[one.source],
-            stored.get(one.source),
-            OffsetReset(next_offsets[one.source], 0, wish.recopy, wish.delete_records),
+        replace(
+            planned_reset(
+                one,
+                bounds[one.source],
+                stored.get(one.source),
+                OffsetReset(next_offsets[one.source], 0, wish.recopy, wish.delete_records),
+            ),
+            others=others.get(one.source.topic, ""),
         )
         for one in mirrored
     ]

@@ -79,7 +79,7 @@ class OriginMaps(Closable):
             with _unavailable_topics():
                 registry.refresh()
         flows = self._source_registry.flows | self._target_registry.flows
-        if flows.keys() != self._flows.keys():
+        if flows != self._flows:
             self._topics.clear()
         self._flows = flows
         for maps in self._maps.values():

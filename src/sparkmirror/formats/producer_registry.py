@@ -4,7 +4,8 @@
     key    {"producer":<producer id>,"cluster":"<id of the cluster that issued it>"}
     value  {"flow":"A->B","source":"<cluster id of A>","transactionalId":"<id>"}
 
-    key    {"flow":"A->B","source":"<cluster id of A>","target":"<cluster id of B>"}
+    key    {"flow":"A->B","source":"<cluster id of A>","target":"<cluster id of B>",
+            "connector":"<its name in a Connect cluster>"}
     value  {"topics":["<regex>"],"topicsExclude":["<regex>"],"java":false,"since":<ms>,"seen":<ms>}
 
 A flow registers a producer id on its target before the first record batch under that id. So a flow
@@ -78,10 +79,17 @@ class RegisteredFlow:
     took_over_from_java: bool = False  # so the target has record batches without a registered id
     since_ms: int = 0  # when it was registered first
     seen_ms: int = 0  # when it ran last; updated from time to time
+    connector: str = ""  # of a Connect cluster, which may have several with the same clusters
 
     def key(self) -> bytes:
-        clusters = {"source": self.source_cluster_id, "target": self.target_cluster_id}
-        return encode({"flow": self.flow, **clusters})
+        fields: dict[str, Json] = {
+            "flow": self.flow,
+            "source": self.source_cluster_id,
+            "target": self.target_cluster_id,
+        }
+        if self.connector:
+            fields["connector"] = self.connector
+        return encode(fields)
 
     def value(self) -> bytes:
         return encode(
@@ -110,6 +118,7 @@ class RegisteredFlow:
             raise WireError(f"A registered flow lacks a field: {key!r} {value!r}.")
         topics, excluded = fields.get("topics"), fields.get("topicsExclude")
         since, seen = fields.get("since"), fields.get("seen")
+        connector = named.get("connector")
         if not _are_texts(topics) or not _are_texts(excluded):
             raise WireError(f"A registered flow lacks its topics: {key!r} {value!r}.")
         return cls(
@@ -121,6 +130,7 @@ class RegisteredFlow:
             fields.get("java") is True,
             since if isinstance(since, int) else 0,
             seen if isinstance(seen, int) else 0,
+            connector if isinstance(connector, str) else "",
         )
 
 

@@ -145,9 +145,7 @@ FLOW_INCIDENT_RECORDS = Scope(
     _counted(lambda flow: sorted(flow.snapshot.incident_records.items())),
 )
 INCIDENTS = Scope("incidents of a partition", ("flow", "topic", "partition", "kind"), _incidents)
-LOOP_SKIPPED = Scope(
-    "partition of a cycle of flows", ("flow", "topic", "partition"), _loop_skipped
-)
+LOOP_SKIPPED = Scope("partition of a cycle of flows", ("flow", "topic", "partition"), _loop_skipped)
 FLOW_GROUPS = Scope(
     "group positions of a flow",
     ("flow", "state"),

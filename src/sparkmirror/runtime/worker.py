@@ -27,7 +27,7 @@ from sparkmirror.connect.startup import Startup
 from sparkmirror.connect.task_publisher import TaskPublisher
 from sparkmirror.connect.worker_api import WorkerApi
 from sparkmirror.connectors.connector_instance import ConnectorInstance
-from sparkmirror.connectors.desired_state import InstanceView, Restart
+from sparkmirror.connectors.desired_state import DesiredState, InstanceView, Restart
 from sparkmirror.connectors.lag_monitor import LagMonitor
 from sparkmirror.group.membership import Membership
 from sparkmirror.kafka.topic_watcher import TopicWatcher

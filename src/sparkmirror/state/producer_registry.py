@@ -2,13 +2,14 @@
 """The producer registry of one cluster: which producer ids and flows write to it. Blocking.
 
 Each `refresh` reads only what is new. Entries are never deleted, so what was read stays valid even
-if the topic is deleted. Not thread-safe.
+if the topic is deleted; the next `register` writes it again. Not thread-safe.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from typing import TypeAlias
 
 from sparkmirror.errors import BrokerError, ClusterError, WireError, join_sentences
 from sparkmirror.formats.producer_registry import (
@@ -22,6 +23,8 @@ from sparkmirror.kafka.topic_log import KeyValue, TopicLog
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire import error_codes
 from sparkmirror.wire.settings import ConnectionSettings
+
+_Entry: TypeAlias = RegisteredProducer | RegisteredFlow
 
 _PARTITION = 0
 _log = logging.getLogger(__name__)
@@ -39,6 +42,7 @@ class ProducerRegistry(Closable):
         self.exists = False
         self.producers: dict[int, RegisteredProducer] = {}  # of this cluster, by producer id
         self.flows: dict[bytes, RegisteredFlow] = {}  # by key
+        self._written: set[bytes] = set()  # keys in the topic as it is now
 
     def close(self) -> None:
         self._client.close()
@@ -58,12 +62,16 @@ class ProducerRegistry(Closable):
             if error.code != error_codes.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
             self.exists = False
-            self._since.clear()
+            self._forget_log()
+
+    def _forget_log(self) -> None:
+        self._since.clear()
+        self._written.clear()
 
     def _read(self) -> None:
         with self._log as log:
             if log.was_replaced(self._since):
-                self._since.clear()
+                self._forget_log()
             since = dict(self._since)
             for record in log.read_to_end(since=since):
                 self._add(record.key, record.value)
@@ -83,6 +91,7 @@ class ProducerRegistry(Closable):
             remedy = "Another program writes to this topic; stop it."
             _log.warning(join_sentences([skipped, remedy]))
             return
+        self._written.add(key)
         if producer is not None and producer.cluster_id == self.cluster_id:
             self.producers[producer.producer_id] = producer
         if flow is not None and is_same:
@@ -101,14 +110,18 @@ class ProducerRegistry(Closable):
             if self.is_of_another(one.producer_id, one.source_cluster_id):
                 raise ClusterError(self._conflict(one), cluster=self._client.connection.alias)
         flows = list(flows)
-        records: list[KeyValue] = [(one.key(), one.value()) for one in new]
-        records += [(one.key(), one.value()) for one in flows]
+        added: list[_Entry] = [*new, *flows]
+        written = self._written | {one.key() for one in added}
+        known: list[_Entry] = [*self.producers.values(), *self.flows.values()]
+        lost = [one for one in known if one.key() not in written]
+        records: list[KeyValue] = [(one.key(), one.value()) for one in (*lost, *added)]
         if not records:
             return
         with self._log as log:
             log.append({_PARTITION: records})
         self.producers |= {one.producer_id: one for one in new}
         self.flows |= {one.key(): one for one in flows}
+        self._written = written | {one.key() for one in lost}
 
     def is_of_another(self, producer_id: int, source_cluster_id: str) -> bool:
         """Whether a producer id is registered for a flow from another cluster."""

@@ -11,6 +11,8 @@ been truncated and extended, and the target may have been compacted. Records are
     C  a log is truncated only where a newer leader epoch begins: a source record of a newer epoch
        without a counterpart is new, and so is everything after it; without a known epoch any
        record without a counterpart may be new
+    D  a source record that is skipped now may have been copied before: the flow's skip plan, or
+       its configuration, may have changed since
 
 The search covers the written records, whose number is bounded, and reads only as much of the source
 as they can match. Does no I/O: the caller adds batches of both sides in any interleaving.
@@ -104,7 +106,7 @@ class Comparison:
         self._matched_end = position  # the source offset after the last match; since then:
         self._unmatched = 0  # source records
         self._first_unmatched = -1
-        self._without_records = 0  # offsets of markers and aborted records
+        self._without_records = 0  # offsets of markers, aborted and skipped records
         self._source_batches: deque[OutgoingBatch] = deque()
         self._source_records: list[_SourceRecord] = []  # of the first source batch
         self._wanted_at = 0  # index into them
@@ -309,6 +311,9 @@ class Comparison:
     ) -> bool:
         """Skip a source record without a counterpart. Returns false to read the target first."""
         if self._estimate is not None:
+            return True
+        if offer.is_skippable:  # D
+            self._without_records += 1
             return True
         is_removed = self._unmatched < sequence_distance(self._next_sequence, first.sequence)
         is_known = self._leader_epoch != UNKNOWN_LEADER_EPOCH

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Registers a task's new producer id on the target (`formats/producer_registry.py`).
 
-The driver registers the producer id that a task starts with. With transactions the coordinator
-returns another one when the epochs of an id are used up. Owned by the task's thread.
+The driver registers the producer id that a task starts with. A task gets another one if it cannot
+continue with that of its resume point, or, with transactions, when the epochs of an id are used up.
+Owned by the task's thread.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from sparkmirror.formats.producer_registry import RegisteredProducer
 from sparkmirror.task.messages import TaskSettings
@@ -22,6 +24,7 @@ class ProducerRegistration:
         self._topic = topic
         self._settings = settings
         self._ticket = 0
+        self._waiting: list[Callable[[], None]] = []  # for `is_done`
 
     @property
     def error(self) -> str:
@@ -33,7 +36,20 @@ class ProducerRegistration:
         """Whether the task may use the last id; a flow that renames all topics need not wait."""
         return not self._settings.registry_topic or self._topic.is_acked(self._ticket)
 
-    def register(self, producer_id: int, transactional_id: str) -> None:
+    def check_acks(self) -> None:
+        """Call what waits, if `is_done`."""
+        if self._waiting and self.is_done:
+            waiting, self._waiting = self._waiting, []
+            for then in waiting:
+                then()
+
+    def register_and(self, producer_id: int, then: Callable[[], None]) -> None:
+        """Register an id without transactions; call `then` when the task may use it."""
+        self.register(producer_id, None)
+        self._waiting.append(then)
+        self.check_acks()
+
+    def register(self, producer_id: int, transactional_id: str | None) -> None:
         """Write the entry; `is_done` becomes true when all replicas have it."""
         settings = self._settings
         if not settings.target_cluster_id:

@@ -80,6 +80,7 @@ class SourceReader:
                 codec=self._codec,
                 merged_bytes=merged_bytes,
                 skips=mine.skips,
+                offers_skipped=mine.comparison is not None,
             )
         except CorruptRecordBatchError as error:
             if self._corrupt.try_skip(part, records, str(error)):

@@ -19,6 +19,7 @@ from sparkmirror.task.comparison_runner import ComparisonRunner
 from sparkmirror.task.copy_partition import CopyPartition, ResumePoint
 from sparkmirror.task.delivery import Delivery
 from sparkmirror.task.incident_reporter import IncidentReporter
+from sparkmirror.task.producer_registration import ProducerRegistration
 from sparkmirror.task.read_control import ReadControl
 from sparkmirror.task.target_truncation import TargetTruncation
 from sparkmirror.task.written_records import is_sequence_before
@@ -46,6 +47,7 @@ class TakeOver:
         comparisons: ComparisonRunner,
         truncation: TargetTruncation,
         delivery: Delivery,
+        registration: ProducerRegistration,
         read_control: ReadControl,
         reporter: IncidentReporter,
         backoff: Backoff,
@@ -55,6 +57,7 @@ class TakeOver:
         self._comparisons = comparisons
         self._truncation = truncation
         self._delivery = delivery
+        self._registration = registration
         self._read_control = read_control
         self._reporter = reporter
         self._backoff = backoff
@@ -62,6 +65,8 @@ class TakeOver:
         self._refused_at: dict[TopicPartition, ResumePoint] = {}  # by an out-of-order sequence
         self._without_metadata: list[CopyPartition] = []  # they wait for metadata
         self._has_reported_unreadable = False
+        self._new_producer: tuple[int, int] | None = None  # the last one of the task
+        self._renewed: set[TopicPartition] = set()  # on the target, with that producer
         self._closing = False
         target.metadata_listeners.append(self._on_metadata)
 
@@ -240,9 +245,23 @@ class TakeOver:
         self._use_new_producer(parts)
 
     def _use_new_producer(self, parts: Sequence[CopyPartition]) -> None:
-        """Continue at the stored positions with a new producer id."""
+        """Continue at the stored positions with a new producer id, which is registered first.
+
+        Partitions share an id, but none gets the same one twice.
+        """
+        targets = {part.target.tp for part in parts}
 
         def got(producer_id: int, producer_epoch: int) -> None:
+            use = partial(registered, producer_id, producer_epoch)
+            self._registration.register_and(producer_id, use)
+
+        def registered(producer_id: int, producer_epoch: int) -> None:
+            if self._closing:
+                return
+            if self._new_producer != (producer_id, producer_epoch):
+                self._new_producer = producer_id, producer_epoch
+                self._renewed = set()
+            self._renewed |= targets
             for part in parts:
                 part.replace_producer(producer_id, producer_epoch)
                 self._delivery.store_position(part, partial(self._resume_unless_closing, part))
@@ -255,7 +274,10 @@ class TakeOver:
                 pause, lambda: None if self._closing else self._use_new_producer(parts)
             )
 
-        request_producer_id(self._target, got, failed)
+        if self._new_producer is not None and not targets & self._renewed:
+            registered(*self._new_producer)
+        else:
+            request_producer_id(self._target, got, failed)
 
     def on_target_end(self, part: CopyPartition, latest: int) -> None:
         """Handle a target log that ends before the resume point."""

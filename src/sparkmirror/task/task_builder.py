@@ -74,9 +74,13 @@ def build_parts(split: Split, settings: TaskSettings, loop: EventLoop) -> TaskPa
     offset_map = OffsetMapWriter(producer, settings.map_topic, target.alias, budget)
     syncs = _offset_sync_writer(settings, loop)
     ledger = OnDemandTopic(producer, settings.ledger_topic, target.alias, budget)
-    letters = OnDemandTopic(producer, settings.dead_letters_topic, target.alias, budget)
     reporter = IncidentReporter(settings.flow, ledger, settings.connector)
-    dead_letters = DeadLetterWriter(letters)
+    dead_letters = DeadLetterWriter(
+        OnDemandTopic(producer, settings.dead_letters_topic, target.alias, budget)
+    )
+    registration = ProducerRegistration(
+        OnDemandTopic(producer, PRODUCERS_TOPIC, target.alias, budget), settings
+    )
 
     # Partitions and delivery
     aliases = ClusterAliases(source.alias, target.alias, settings.flow, settings.connector)
@@ -105,9 +109,7 @@ def build_parts(split: Split, settings: TaskSettings, loop: EventLoop) -> TaskPa
             partitions,
             read_control,
             reporter,
-            ProducerRegistration(
-                OnDemandTopic(producer, PRODUCERS_TOPIC, target.alias, budget), settings
-            ),
+            registration,
             split.transaction,
             TransactionLimits(
                 settings.commit_seconds, settings.flush_seconds, settings.transaction_timeout_ms
@@ -147,7 +149,15 @@ def build_parts(split: Split, settings: TaskSettings, loop: EventLoop) -> TaskPa
         backoff,
     )
     take_over = TakeOver(
-        loop, target, comparisons, truncation, delivery, read_control, reporter, backoff
+        loop,
+        target,
+        comparisons,
+        truncation,
+        delivery,
+        registration,
+        read_control,
+        reporter,
+        backoff,
     )
 
     # Data path
@@ -191,6 +201,7 @@ def build_parts(split: Split, settings: TaskSettings, loop: EventLoop) -> TaskPa
         dead_letters.check_acks,
         reporter.check_acks,
         recovery.check_drained,
+        registration.check_acks,
         delivery.on_produce_response,
         fetcher.send_fetches,
     )
@@ -219,6 +230,7 @@ def build_parts(split: Split, settings: TaskSettings, loop: EventLoop) -> TaskPa
         reporter=reporter,
         dead_letters=dead_letters,
         delivery=delivery,
+        registration=registration,
         recovery=recovery,
         origins=origins,
         monitor=monitor,

@@ -21,6 +21,7 @@ from sparkmirror.task.offset_sync_writer import OffsetSyncWriter
 from sparkmirror.task.on_demand_topic import OnDemandTopic
 from sparkmirror.task.open_transaction_monitor import OpenTransactionMonitor
 from sparkmirror.task.position_writer import PositionWriter
+from sparkmirror.task.producer_registration import ProducerRegistration
 from sparkmirror.task.source_log_recovery import SourceLogRecovery
 from sparkmirror.task.take_over import TakeOver
 from sparkmirror.wire.cluster import Cluster
@@ -47,6 +48,7 @@ class TaskParts:
     reporter: IncidentReporter
     dead_letters: DeadLetterWriter
     delivery: Delivery
+    registration: ProducerRegistration
     recovery: SourceLogRecovery
     origins: BatchOrigins
     monitor: OpenTransactionMonitor
@@ -133,6 +135,7 @@ class TaskParts:
             self.offset_map.listener,
             self.ledger,
             self.dead_letters.topic,
+            self.registration,
             self.delivery,
             self.offset_map,
             *(() if self.syncs is None else (self.syncs,)),

@@ -134,7 +134,7 @@ class TransactionalDelivery:
         """The error of the transaction coordinator, or why the task was fenced."""
         code = self._fatal_code or self._transactions.error_code
         if not code:
-            return self._registration.error
+            return ""
         name = self._transactions.transactional_id
         return f"{self._alias}: {name}: {error_codes.name(code)}: {error_codes.advice(code)}"
 

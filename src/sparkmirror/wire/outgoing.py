@@ -30,6 +30,7 @@ class OutgoingBatch:
         "fetched_at",
         "is_acked",
         "is_in_doubt",
+        "is_skippable",
         "leader_epoch",
         "max_timestamp",
         "next_position",
@@ -70,6 +71,7 @@ class OutgoingBatch:
         self.fetched_at = 0.0  # on the monotonic clock
         self.leader_epoch = leader_epoch  # on the source
         self.skipped_offsets = 0  # source offsets right before it without records for the target
+        self.is_skippable = False  # by `skips`; only compared, never sent
 
     def pin(self, buffer: SharedBuffer | None, budget: MemoryBudget) -> None:
         """Retain the buffer that holds the bytes: the response's, or the batch's own."""
@@ -136,15 +138,18 @@ class _BatchPreparer:
         "_joint",
         "_limit",
         "_next_position",
+        "_offers_skipped",
         "_single",
         "_source_size",
         "batches",
         "merged",
         "reframed",
         "skipped",
+        "skipped_batches",
     )
 
-    def __init__(self, codec: int | None, limit: int) -> None:
+    def __init__(self, codec: int | None, limit: int, *, offers_skipped: bool) -> None:
+        self._offers_skipped = offers_skipped
         self._codec = codec
         self._limit = limit
         self._joint = BatchMerger(limit, codec)
@@ -155,6 +160,7 @@ class _BatchPreparer:
         self.skipped = 0  # offsets since the last batch without records for the target
         self.reframed = 0
         self.merged = 0
+        self.skipped_batches: list[SkippedBatch] = []
 
     def add(self, batch: RecordBatch, position: int) -> None:
         """Add the records from the position on."""
@@ -183,6 +189,17 @@ class _BatchPreparer:
             out = _unchanged(batch)
         out.skipped_offsets, self.skipped = self.skipped, 0
         self.batches.append(out)
+
+    def skip(self, batch: RecordBatch, position: int) -> None:
+        """Skip the records from the position on, or add them as skippable."""
+        if not self._offers_skipped:
+            self.skipped += batch.next_offset - max(position, batch.base_offset)
+            self.skipped_batches.append(SkippedBatch(batch.next_offset, batch.count))
+            return
+        known = len(self.batches)
+        self.add(batch, position)
+        for out in self.batches[known:]:
+            out.is_skippable = True
 
     def flush_merged(self) -> None:
         """Add the merged batch, if any."""
@@ -228,23 +245,24 @@ def prepare_batches(
     codec: int | None = None,
     merged_bytes: int = MAX_MERGED_BYTES,
     skips: Mapping[int, bool] | None = None,
+    offers_skipped: bool = False,
 ) -> PreparedBatches:
     """Decide about each record batch: skip, send unchanged, merge, or reframe.
 
     Control batches, empty batches (left by compaction) and aborted transactions only advance the
     position. `aborted` belongs to this one response. `codec` recompresses all batches. A merged
     batch has at most `merged_bytes` (0: do not merge). `skips` has the producer ids whose batches
-    are skipped (True) or copied (False); stops before a batch of another producer.
+    are skipped (True) or copied (False); stops before a batch of another producer. With
+    `offers_skipped`, skipped batches are returned as skippable.
     Raises CorruptRecordBatchError if the first batch is corrupt; otherwise stops before a corrupt
     batch, and the next fetch starts with it.
     """
     start = position
-    passage = _BatchPreparer(codec, merged_bytes)
+    passage = _BatchPreparer(codec, merged_bytes, offers_skipped=offers_skipped)
     aborting = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
     aborted_producers: set[int] = set()
     aborted_records = 0
     lowest, leader_epoch = 0, -1
-    skipped: list[SkippedBatch] = []
     has_unknown = False
     try:
         for batch in split_batches(records):
@@ -258,8 +276,7 @@ def prepare_batches(
                     has_unknown = True
                     break
                 if is_skipped:
-                    passage.skipped += following - max(position, batch.base_offset)
-                    skipped.append(SkippedBatch(following, batch.count))
+                    passage.skip(batch, position)
                 else:
                     passage.add(batch, position)
             elif batch.has_records or batch.is_control:  # a marker, or aborted
@@ -278,7 +295,7 @@ def prepare_batches(
         aborted_records,
         leader_epoch,
         passage.skipped,
-        tuple(skipped),
+        tuple(passage.skipped_batches),
         has_unknown,
         passage.reframed,
         passage.merged,

@@ -140,7 +140,7 @@ class ScriptedMirror:
     def __init__(self, clock: VirtualTime) -> None:
         self.clock = clock
         self.source = ScriptedCluster("a", [TOPIC])
-        self.target = ScriptedCluster("b", [REMOTE, OFFSETS, MAP, LEDGER, LETTERS])
+        self.target = ScriptedCluster("b", [REMOTE, OFFSETS, MAP, LEDGER, LETTERS, REGISTRY])
         self.policies = IncidentPolicies()
         self.fetch = FetchSettings()
         self.skip_origins: tuple[str, ...] = ()  # cluster ids; a scripted cluster's id is its alias
@@ -335,6 +335,7 @@ class ScriptedMirror:
             map_topic=MAP,
             dead_letters_topic=LETTERS,
             source_cluster_id=self.source.alias,
+            target_cluster_id=self.target.alias,
             registry_topic=REGISTRY,
         )
 

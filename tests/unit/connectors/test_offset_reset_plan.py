@@ -63,6 +63,14 @@ def test_recopy_needs_an_empty_partition_or_the_flag() -> None:
     assert (deleting.problem, deleting.deleted, deleting.twice) == ("", 400, 0)
 
 
+def test_records_that_would_not_be_copied_again_are_not_deleted() -> None:
+    deleting = plan(100, recopy=True, delete_records=True)
+    problem = replace(deleting, others="records of clients of 'b'").problem
+    assert "also has records of clients of 'b', which this flow does not copy" in problem
+    empty = replace(deleting, others="records of c->b", target_start=deleting.target_end)
+    assert not empty.problem
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

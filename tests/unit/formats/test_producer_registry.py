@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sparkmirror.errors import WireError
@@ -26,6 +28,9 @@ def test_a_flow_decodes_to_what_was_encoded() -> None:
         b'{"topics":["orders.*"],"topicsExclude":["orders-x"],"java":true,"since":5,"seen":6}'
     )
     assert RegisteredFlow.from_record(FLOW.key(), FLOW.value()) == FLOW
+    of_worker = replace(FLOW, connector="orders")
+    assert of_worker.key() != FLOW.key()
+    assert RegisteredFlow.from_record(of_worker.key(), of_worker.value()) == of_worker
 
 
 def test_each_kind_ignores_the_other() -> None:

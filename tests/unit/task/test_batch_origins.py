@@ -305,6 +305,34 @@ def test_the_same_batches_are_skipped_in_a_comparison_after_a_crash(
     assert not life.incidents
 
 
+@pytest.mark.parametrize("before", [(), ("b",)])
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_nothing_comes_twice_when_other_records_are_skipped_after_a_crash(
+    flow: ScriptedMirror, before: tuple[str, ...], *, is_answered: bool
+) -> None:
+    """A flow of other clusters was added, or removed, while the mirror was down."""
+    flow.small_batches()
+    flow.register(FROM_B)
+    write(flow, LOCAL, "first")
+    finish(flow)
+    flow.skip_origins, after = before, () if before else ("b",)
+    for number in range(10):
+        write(flow, FROM_B, f"b{number}", f"b{number}+")
+        write(flow, LOCAL, f"local{number}")
+    life = flow.run(Crash(produces=5, is_answered=is_answered))
+    assert life.was_killed
+    flow.skip_origins = after
+    write(flow, FROM_B, "b")
+    write(flow, LOCAL, "last")
+
+    life = finish(flow)
+
+    local = [name for name in copied(flow) if name[0] != "b"]
+    assert local == ["first", *(f"local{number}" for number in range(10)), "last"]
+    assert len(copied(flow)) == len({*copied(flow)})
+    assert not life.incidents
+
+
 def test_copy_is_exact_when_compaction_emptied_registered_batches(flow: ScriptedMirror) -> None:
     flow.register(FROM_B)
     for number in range(6):

@@ -26,11 +26,11 @@ from support.mirrors.interrupted_copy import (
     stored,
 )
 from support.mirrors.scripted_invariants import copy_violations, translation_violations, violations
-from support.mirrors.scripted_mirror import ScriptedMirror
+from support.mirrors.scripted_mirror import REGISTRY, ScriptedMirror
 from support.peers.scripted_cluster import DESCRIBE_PRODUCERS, FETCH
 from support.peers.scripted_log import bodies
 
-FORBIDDEN = 29
+NOT_ENOUGH_REPLICAS, FORBIDDEN = 19, 29
 
 
 @pytest.fixture
@@ -119,6 +119,34 @@ def test_a_new_producer_continues_at_the_resume_point_when_the_target_may_not_be
     life = resume_with_more(flow)
     assert str(IncidentKind.NO_READ) in kinds(life)
     assert flow.target_log.bodies[-30:] == flow.source_log.bodies[-30:]
+
+
+def test_a_new_producer_is_registered_before_its_first_record(flow: ScriptedMirror) -> None:
+    """Otherwise a flow in the other direction would copy its records back."""
+    old = stored(flow).producer
+    assert old is not None
+    flow.target_log.append([b"fence"], producer=(old.producer_id, 1, 0))
+    registry = flow.target.log(REGISTRY)
+    produce = registry.produce
+    ends: list[int] = []  # of the remote partition while the registry cannot be written
+
+    def unwritable(_raw: bytes) -> tuple[int, int]:
+        ends.append(flow.target_log.end)
+        return NOT_ENOUGH_REPLICAS, -1
+
+    def writable() -> None:
+        registry.produce = produce  # type: ignore[method-assign]
+
+    registry.produce = unwritable  # type: ignore[method-assign]
+    fill(flow.source_log, "new", 0, 1)
+    life = resume(flow, at={20.0: writable})
+    new = stored(flow).producer
+    assert new is not None
+    assert new.producer_id != old.producer_id
+    assert {*ends} == {COPIED + 1}
+    assert any(REGISTRY in report.error for report in life.reports)
+    (entry,) = registry.records
+    assert entry.key == b'{"producer":%d,"cluster":"b"}' % new.producer_id
 
 
 def test_a_late_batch_of_the_predecessor_is_copied_once_when_it_lands_after_the_question(
