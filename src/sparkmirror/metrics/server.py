@@ -65,7 +65,7 @@ def _handler(render: Callable[[], bytes]) -> type[BaseHTTPRequestHandler]:
                 body = render()
             except Exception:  # noqa: BLE001 - logged, and the server must go on
                 # Prometheus shows the target as down; the reason is in the log.
-                _log.exception("Cannot serve metrics.")
+                _log.exception("A scrape failed by an unexpected error; the next one retries.")
                 self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR)
                 return
             self.send_response(HTTPStatus.OK)
