@@ -240,7 +240,7 @@ def pattern(fragment: str) -> str:
 def missing_columns(cell: str, columns: Mapping[str, str]) -> list[str]:
     """Fragments of a cell that a column does not have; a word before one names its column."""
     found = []
-    for label, fragment in re.findall(r"(?:\b(tasks|lag|problem|code) )?`([^`]+)`", cell):
+    for label, fragment in re.findall(r"(?:\b(tasks|lag|problem|code|reason) )?`([^`]+)`", cell):
         column = {"": "state", "code": "exit"}.get(label, label)
         text = columns.get(column, "")
         if fragment.startswith("> "):

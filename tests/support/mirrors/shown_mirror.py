@@ -22,7 +22,10 @@ from support.mirrors import both_views
 from support.mirrors.mirror_process import MirrorProcess
 
 _GET = ("connector", "type", "state", "tasks", "worker", "class", "lag", "latency", "problem")
-_LIVE = ("flow", "state", "topics", "partitions", "records", "records/s", "bytes/s", "lag")
+_LIVE = (
+    *("flow", "state", "topics", "partitions", "records", "records/s", "bytes/s", "lag"),
+    *("latency p50", "latency p99", "copy p50", "copy p99", "reason"),
+)
 _GAP = re.compile(r" {2,}")  # between two columns of a table
 _app = typer.Typer()
 connect_commands.add_connect_commands(_app)
