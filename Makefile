@@ -11,14 +11,14 @@ VERSION := $(if $(KAFKA),--kafka=$(KAFKA))
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help help-all setup prepare demo unit test test-all lint spark integration interop upstream kerberos \
+.PHONY: help help-all setup prepare demo unit test test-all lint spark integration interop upstream kerberos monitoring \
 	chaos cluster fuzz thorough brokers integration-older bench bench-quick bench-micro bench-profile bench-scale docs test-times soak clean
 
 help:
 	@echo "Three loops:"
 	@grep -hE '^(unit|test|test-all):.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/; s/^/  /' | expand -t 14
 	@echo "First time here:  make demo"
-	@echo "Parts of them:    make lint, integration, spark, thorough, cluster, interop, upstream, chaos, fuzz, brokers, integration-older, kerberos"
+	@echo "Parts of them:    make lint, integration, spark, thorough, cluster, interop, upstream, chaos, fuzz, brokers, integration-older, kerberos, monitoring"
 	@echo "Measuring:        make bench, bench-quick, bench-profile, bench-micro, bench-scale, soak, test-times"
 	@echo "Other:            make setup, docs, clean; make help-all explains all targets"
 
@@ -45,7 +45,7 @@ test: prepare ## what CI runs: lint, unit, and the claims of the README on real 
 
 test-all: prepare ## everything: also long tests, Java MM2, other brokers, chaos, fuzzing; about two hours
 	@$(BIN)/python tools/run_tests.py lint unit integration \
-		thorough cluster interop upstream brokers integration-older kerberos chaos "fuzz SECONDS=$(or $(SECONDS),10)"
+		thorough cluster interop upstream brokers integration-older kerberos monitoring chaos "fuzz SECONDS=$(or $(SECONDS),10)"
 
 # --- parts of them
 
@@ -82,6 +82,10 @@ integration-older: prepare ## make integration on Kafka 3.9.2
 kerberos: setup ## flows between clusters with Kerberos and a local KDC (lists the system packages it needs)
 	@$(PYTHON) tools/kerberos.py
 	@$(PYTEST) $(VERSION) tests/kerberos
+
+monitoring: prepare ## dashboards and alerts on running flows, ours and Java's, with Debian's Prometheus (fetched into build/)
+	@$(PYTHON) tools/prometheus.py
+	@$(PYTEST) $(VERSION) tests/monitoring
 
 # SEED replays a run; FAULTS, MODE (default, exactly-once, both), FLOWS (1, 2, both), KINDS, RATE, EXECUTORS,
 # SPARK (local-cluster, standalone)
@@ -123,8 +127,9 @@ bench-micro: setup ## micro-benchmarks of the hot path: parse, stamp, CRC, refra
 
 # --- other
 
-docs: setup ## write the generated reference pages
+docs: setup ## write the generated reference pages and dashboards
 	@$(BIN)/python tools/reference.py
+	@$(BIN)/python tools/dashboards.py
 
 clean: ## remove everything that was built here, except the Kafka cache
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

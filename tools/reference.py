@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes docs/configuration.md and docs/profiles.md from the key and profile tables."""
+"""Writes docs/configuration.md, docs/profiles.md and docs/metrics.md from the tables."""
 
 from __future__ import annotations
 
@@ -15,10 +15,14 @@ from sparkmirror.config.keys.table import (
     Section,
     differing_defaults,
 )
+from sparkmirror.metrics.metric import Family, Metric
+from sparkmirror.metrics.omitted import OMITTED
+from sparkmirror.metrics.table import METRICS
 
 DOCS = Path(__file__).parent.parent / "docs"
 PAGE = DOCS / "configuration.md"
 PROFILES_PAGE = DOCS / "profiles.md"
+METRICS_PAGE = DOCS / "metrics.md"
 
 _INTRODUCTION = """\
 # Configuration
@@ -300,8 +304,80 @@ def _written(setting: ProfileSetting) -> str:
     return f"{'B' if setting.is_worker_key else 'A->B'}.{setting.key}"
 
 
+_METRICS_INTRODUCTION = """\
+# Metrics
+
+<!-- Written by `make docs` from src/sparkmirror/metrics/table.py and omitted.py. -->
+
+Every worker, and `run`, serves Prometheus' text format at `/metrics` of its REST API. With
+`metrics.port = 9404` (and `metrics.host`) it serves the same there, without authentication.
+
+```sh
+curl http://127.0.0.1:8083/metrics
+```
+
+Dashboards, alerts, a scrape configuration and relabel rules are in [deploy/](../deploy/README.md).
+
+- **Unknown is never 0**: a value that is not known is `NaN`, or its series is missing.
+- **At most `metrics.max.partitions` topic partitions are shown one by one** (default 2,000). The
+  others are summed under the topic `(other)`: records, bytes, rates and lag, without latencies.
+  `sparkmirror_partitions_summed` says how many these are.
+- Counters count from the start of the process. Those of tasks (with a `clientid` or a `task`) count
+  from the start of an epoch; use `rate()`.
+- Metrics of tasks come with their progress reports, once a second.
+"""
+
+_FAMILY_TEXTS = {
+    Family.JAVA: """\
+## Names of MirrorMaker 2 and Connect
+
+Strimzi's rules for the JMX exporter give these names to the metrics of Java's MirrorMaker 2, so its
+dashboards work unchanged. Kafka puts quotes around label values with other characters than
+letters, digits, `_`, `-`, `%`, `.`, blanks and tabs; here they have the same quotes:
+`connector="\\"A->B.MirrorSourceConnector\\""`. Connectors of `run` have these names, which Strimzi
+also uses. Client ids in labels are those that Java's clients would have.
+""",
+    Family.OWN: """\
+## Metrics of sparkmirror
+""",
+}
+
+
+def metrics_page() -> str:
+    return "\n".join([_METRICS_INTRODUCTION, *_metric_lines()]) + "\n"
+
+
+def _metric_lines() -> Iterator[str]:
+    for family, text in _FAMILY_TEXTS.items():
+        yield text
+        yield "| metric | type | labels | meaning |"
+        yield "|---|---|---|---|"
+        for one in METRICS:
+            if one.family is family:
+                labels = ", ".join(one.scope.labels)
+                yield f"| `{one.name}` | {one.type.value} | {labels} | {_escaped(_meaning(one))} |"
+        yield ""
+    yield "## Java's metrics that do not exist here"
+    yield ""
+    yield "They could not be filled truthfully."
+    yield ""
+    yield "| names (regular expression) | why |"
+    yield "|---|---|"
+    yield from (f"| `{_escaped(one.pattern)}` | {one.reason} |" for one in OMITTED)
+
+
+def _meaning(one: Metric) -> str:
+    if not one.origin:
+        return one.help
+    return f"{one.help} ({one.origin})"
+
+
 if __name__ == "__main__":
     DOCS.mkdir(exist_ok=True)
-    for file, text in ((PAGE, page()), (PROFILES_PAGE, profiles_page())):
+    for file, text in (
+        (PAGE, page()),
+        (PROFILES_PAGE, profiles_page()),
+        (METRICS_PAGE, metrics_page()),
+    ):
         file.write_text(text, encoding="utf-8")
         print(f"wrote {file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file}")

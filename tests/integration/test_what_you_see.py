@@ -259,14 +259,32 @@ def missing_text(cell: str, text: str) -> list[str]:
     return [f"{one!r} in {text}" for one in wanted if not re.search(pattern(one), text)]
 
 
+def bucket(quantile: float, key: Sample, samples: Mapping[Sample, float]) -> float | None:
+    """The upper limit of the bucket that has a quantile of a flow's histogram; None: it is empty.
+
+    Prometheus interpolates within this bucket.
+    """
+    name, labels = key
+    counts = {
+        float(dict(pairs)["le"]): count
+        for (known, pairs), count in samples.items()
+        if known == name and set(labels) < set(pairs)
+    }
+    rank = quantile * max(counts.values(), default=0.0)
+    return min((limit for limit, count in counts.items() if count >= rank > 0), default=None)
+
+
 def missing_samples(cell: str, flow: str, samples: Mapping[Sample, float]) -> list[str]:
     found = []
     for fragment in re.findall("`([^`]+)`", cell):
-        matched = re.fullmatch(r"(\w+)(?:\{(.*)\})? (> )?(\S+)", fragment)
+        matched = re.fullmatch(
+            r"(?:histogram_quantile\((.+), )?(\w+)(?:\{(.*)\})?\)? (> )?(\S+)", fragment
+        )
         assert matched is not None, fragment
-        name, labels, is_above, number = matched.groups()
+        quantile, name, labels, is_above, number = matched.groups()
         key = sample(name, flow=flow, **dict(re.findall(r'(\w+)="([^"]*)"', labels or "")))
-        value, wanted = samples.get(key), float(number)
+        wanted = float(number)
+        value = samples.get(key) if not quantile else bucket(float(quantile), key, samples)
         is_equal = value == wanted or (value is not None and math.isnan(value + wanted))
         if not (value is not None and value > wanted if is_above else is_equal):
             found.append(f"{fragment}, not {value}")

@@ -27,6 +27,7 @@ from support.clients.librdkafka import (
     read_topic,
 )
 from support.clients.load_generator import Load
+from support.clients.prometheus import sample, scrape
 from support.mirrors.java_connect import ConnectTopics, heartbeat_config
 from support.mirrors.worker_group import retry_after_rebalance
 from support.mirrors.worker_process import WorkerProcess
@@ -62,6 +63,30 @@ def worker(
         started.process.await_end_of_all()
         assert "Traceback" not in started.process.log
         assert (scratch / "worker.log").read_text("utf-8") == started.process.log
+
+
+def await_record_counts(
+    worker: WorkerProcess, source: str, topic: str, counts: list[float]
+) -> None:
+    """Wait until /metrics of the REST API has them, under MM2's name."""
+    host, _, port = worker.worker_id.partition(":")
+    names = [
+        sample(
+            "kafka_connect_mirror_mirrorsourceconnector_record_count",
+            source=source,
+            target="to",
+            topic=topic,
+            partition=str(number),
+        )
+        for number in range(len(counts))
+    ]
+
+    def shown() -> bool:
+        found = scrape(host, int(port))
+        assert [found.get(name) for name in names] == counts
+        return True
+
+    eventually(shown, PATIENCE_SECONDS, "the metrics count every record")
 
 
 @pytest.fixture
@@ -146,6 +171,7 @@ def test_three_files_are_deployed_and_redeployed(
     worker.await_states(checkpoint, "RUNNING", "RUNNING")
     worker.await_states(heartbeat, "RUNNING", "RUNNING")
     await_copy(source_cluster, topic, target_cluster, topic, PATIENCE_SECONDS)
+    await_record_counts(worker, str(flow["source.cluster.alias"]), topic, [100] * 3)
 
     stored = worker.get(f"/connectors/{source}/config")
     assert (stored["tasks.max"], stored["sync.topic.acls.enabled"]) == ("2", "false")

@@ -46,7 +46,7 @@ class ParsedRun:
     flows: Mapping[Flow, ParsedFlow]
     groups: Mapping[Flow, GroupSettings]
     spark: Mapping[str, str]
-    metrics: MetricsSettings | None
+    metrics: MetricsSettings
     rest: RunRestSettings | None = None
     connectors: Mapping[Flow, Mapping[ConnectorClass, Mapping[str, str]]] = field(
         default_factory=dict, repr=False

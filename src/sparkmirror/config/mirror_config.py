@@ -195,8 +195,8 @@ class MirrorConfig:
         return (*report.effective, *https)
 
     @property
-    def metrics(self) -> MetricsSettings | None:
-        """Where metrics are served; None if disabled. Raises ConfigError."""
+    def metrics(self) -> MetricsSettings:
+        """Where and how metrics are served. Raises ConfigError."""
         reader, report = self._process
         raise_errors(report.notices, self.name)
         return read_metrics(reader)

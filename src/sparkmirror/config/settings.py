@@ -151,10 +151,11 @@ class IncidentPolicies:
 
 @dataclass(frozen=True, slots=True)
 class MetricsSettings:
-    """The address where metrics are served for Prometheus."""
+    """Where metrics are served for Prometheus besides the REST API, and how many partitions."""
 
     host: str
-    port: int
+    port: int | None  # None: only by the REST API
+    max_partitions: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,7 +133,7 @@ class WorkerSettings:
     allowed_classes: ClassAllowlist  # Python classes that connectors may name
     topic_tracking: bool
     topic_tracking_reset: bool
-    metrics: MetricsSettings | None
+    metrics: MetricsSettings
     spark: Mapping[str, str] = field(repr=False)  # configuration of the Spark session
     log: LogSettings = field(default_factory=LogSettings)
 

@@ -170,13 +170,17 @@ class MirrorCheckpointConnector:
 
     def _run_round(self, rounds: GroupSync, *, emits: bool, syncs: bool) -> None:
         found = rounds.plan(self._groups, syncs_groups=syncs)
+        planned_at = time.monotonic()
         if emits:
             rounds.write_checkpoints(found.checkpoints)
+            latency_ms = (time.monotonic() - planned_at) * 1000
+            self._status.add_checkpoints(found.checkpoints, latency_ms)
             self.has_emitted = self.has_emitted or bool(found.checkpoints)
         if syncs:
             found = rounds.commit_offsets(found)
         self.position_counts = Counter(one.state.value for one in found.positions)
         self._report("offset map", join_sentences(rounds.problems))
+        self._status.mark_success()
         failed = sorted(found.failures)
         self._report("groups", _sentence(failed, found.failures.__getitem__) if failed else "")
 

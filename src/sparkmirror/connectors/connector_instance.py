@@ -120,7 +120,7 @@ class ConnectorInstance:
         self._checkpoint: MirrorCheckpointConnector | None = None
         self._heartbeat: MirrorHeartbeatConnector | None = None
         if spec.kind is ConnectorClass.HEARTBEAT:
-            self._heartbeat = _build_heartbeat(settings, policy)
+            self._heartbeat = _build_heartbeat(settings, policy, status)
         elif settings.enabled and spec.kind is ConnectorClass.CHECKPOINT:
             self._checkpoint = MirrorCheckpointConnector(settings, policy, status)
         elif settings.enabled:
@@ -277,7 +277,9 @@ def _build_source(
     return connector
 
 
-def _build_heartbeat(settings: FlowSettings, policy: FlowPolicy) -> MirrorHeartbeatConnector | None:
+def _build_heartbeat(
+    settings: FlowSettings, policy: FlowPolicy, status: FlowStatus
+) -> MirrorHeartbeatConnector | None:
     interval = settings.heartbeat.interval_seconds
     if interval is None:
         return None
@@ -286,4 +288,5 @@ def _build_heartbeat(settings: FlowSettings, policy: FlowPolicy) -> MirrorHeartb
         settings.producer,
         topic=policy.replication.heartbeats_topic(),
         interval_seconds=interval,
+        on_written=status.mark_success,
     )

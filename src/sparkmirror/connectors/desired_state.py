@@ -15,6 +15,7 @@ from enum import Enum
 from sparkmirror.config.keys.connector_classes import ConnectorClass
 from sparkmirror.config.settings import FlowSettings
 from sparkmirror.connectors.connector_states import ConnectorState
+from sparkmirror.spark.flow_figures import FlowFiguresView
 from sparkmirror.spark.flow_status import FlowSnapshot, PartitionLag
 
 
@@ -92,3 +93,5 @@ class InstanceView:
     is_active: bool = False  # an instance exists
     is_slow: bool = False  # it does not end
     partition_lags: Callable[[], tuple[PartitionLag, ...]] = tuple
+    figures: Callable[[int], FlowFiguresView] = lambda _: FlowFiguresView()  # max partitions
+    settings: FlowSettings | None = field(default=None, compare=False, repr=False)  # the last valid

@@ -65,11 +65,13 @@ class MirrorHeartbeatConnector:
         *,
         topic: str,
         interval_seconds: float,
+        on_written: Callable[[], None] = lambda: None,
         clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self._flow = flow
         self._target = target
         self._interval_seconds = interval_seconds
+        self._on_written = on_written
         self._clock_ms = clock_ms
         self._stopping = threading.Event()
         self._status = HeartbeatStatus(HeartbeatState.RUNNING)
@@ -140,6 +142,7 @@ class MirrorHeartbeatConnector:
         if before.state is HeartbeatState.RETRYING:
             log.info(f"{self._flow}: heartbeats reach '{self._target.alias}' again")
         self._status = HeartbeatStatus(HeartbeatState.RUNNING, before.count + 1)
+        self._on_written()
 
     def _failed(self, error: ClusterError) -> None:
         if self._status.state is HeartbeatState.RUNNING:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prometheus metrics; no other package imports prometheus_client."""
+"""Metrics for Prometheus: one table, rendered at every scrape."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -11,7 +12,7 @@ from fastapi import Depends, FastAPI
 from sparkmirror import __version__
 from sparkmirror.config.worker_settings import RestSettings
 from sparkmirror.connect.api import ConnectApi
-from sparkmirror.rest import connectors, lag, offsets, worker
+from sparkmirror.rest import connectors, lag, metrics, offsets, worker
 from sparkmirror.rest.acceptor import ConnectionLimits
 from sparkmirror.rest.basic_auth import BasicAuth
 from sparkmirror.rest.cors import CorsPolicy
@@ -39,6 +40,7 @@ class AppOptions:
     connection_limits: ConnectionLimits = field(default_factory=ConnectionLimits)
     auth: BasicAuth | None = None  # None: no authentication
     worker_tls: TlsSettings = field(default_factory=TlsSettings)  # for requests to other workers
+    render_metrics: Callable[[], bytes] | None = None  # None: /metrics is not found
 
     @classmethod
     def from_settings(cls, rest: RestSettings, tracking: TopicTrackingPolicy) -> Self:
@@ -76,6 +78,8 @@ def create_app(api: ConnectApi, options: AppOptions | None = None) -> FastAPI:
             connectors.internal_router,
         ):
             app.include_router(router, dependencies=every)
+        if wanted.render_metrics is not None:
+            app.include_router(metrics.router(wanted.render_metrics))
     if wanted.has_admin:
         app.include_router(worker.loggers_router, dependencies=every)
     add_error_handlers(app)

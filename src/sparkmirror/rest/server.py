@@ -79,11 +79,13 @@ class RestServer:
         """The URL of this worker for other workers; ends with a slash, as in Connect."""
         return advertised_url(self._rest, self.ports)
 
-    def start(self, api: ConnectApi) -> None:
+    def start(self, api: ConnectApi, render_metrics: Callable[[], bytes] | None = None) -> None:
         """Serve; returns when every listener accepts connections."""
         bound = [one.getsockname()[:2] for one in (*self._sockets, *self._admin_sockets)]
         options = replace(
-            self._options, allowed_hosts=AllowedHosts.from_settings(self._rest, bound)
+            self._options,
+            allowed_hosts=AllowedHosts.from_settings(self._rest, bound),
+            render_metrics=render_metrics or self._options.render_metrics,
         )
         main = create_app(api, options)
         self._apps.append(main)

@@ -222,6 +222,8 @@ class ConnectorSlot:
             is_active=instance is not None,
             is_slow=self.is_slow,
             partition_lags=self.status.lags,
+            figures=self.status.figures,
+            settings=self.spec.settings if self.spec is not None else None,
         )
 
     @property

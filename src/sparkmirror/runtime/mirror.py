@@ -10,11 +10,12 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from sparkmirror.config.config_changes import (
     ParsedRun,
@@ -28,17 +29,21 @@ from sparkmirror.config.mirror_config import MirrorConfig
 from sparkmirror.config.settings import FlowSettings, MetricsSettings
 from sparkmirror.config.worker_settings import GroupSettings, RunRestSettings
 from sparkmirror.connectors.connector_instance import ConnectorInstance
+from sparkmirror.connectors.desired_state import InstanceView
 from sparkmirror.connectors.lag_monitor import LagMonitor
 from sparkmirror.errors import SetupError, SparkmirrorError
-from sparkmirror.metrics.prometheus import MetricsServer, ReloadMetrics
+from sparkmirror.metrics.process_view import ReloadMetrics, WorkerMetrics
+from sparkmirror.metrics.server import MetricsServer
 from sparkmirror.model import Flow
 from sparkmirror.rest.listening_sockets import require_free_ports
 from sparkmirror.runtime.commands import FlowCommands
 from sparkmirror.runtime.log_output import LogOutput
+from sparkmirror.runtime.metrics_view import MirroredFlow, ProcessMetrics, task_states
 from sparkmirror.runtime.mirror_reconciler import MirrorReconciler, connector_name
 from sparkmirror.runtime.ownership import FlowOwnership
 from sparkmirror.runtime.reload import Reloaded
 from sparkmirror.runtime.supervisor import Supervisor
+from sparkmirror.security.settings import TlsSettings
 from sparkmirror.spark.flow_status import FlowSnapshot, FlowState
 from sparkmirror.spark.shared_context import SharedSparkContext, control_port
 from sparkmirror.system.served_urls import publish_url, withdraw_url
@@ -122,6 +127,7 @@ class Mirror:
             self._spark,
             monitor_lag=LagMonitor,
         )
+        self._process_metrics = ProcessMetrics(self, self._spark, self.reloads)
 
     def _make_commands(self, settings: FlowSettings) -> FlowCommands:
         return FlowCommands(settings, self._wake)
@@ -157,8 +163,7 @@ class Mirror:
         rest = self._parsed_run.rest
         if self._serves and rest is not None and not rest.allows_any_port:
             require_free_ports(rest.settings.listeners)
-        if self._parsed_run.metrics is not None:
-            self._metrics = self._serve(self._parsed_run.metrics)
+        self._metrics = self._serve(self._parsed_run.metrics)
         self._spark.start()
         self._supervisor.start()
         self._reconciler.start()
@@ -180,10 +185,13 @@ class Mirror:
             self._reconciler.flows,
             self._supervisor.instances,
             lambda: self._parsed_run,
+            self._process_metrics.render,
         )
 
-    def _serve(self, settings: MetricsSettings) -> MetricsServer:
-        return MetricsServer(settings, self.snapshots, self.reloads)
+    def _serve(self, settings: MetricsSettings) -> MetricsServer | None:
+        return (
+            None if settings.port is None else MetricsServer(settings, self._process_metrics.render)
+        )
 
     def reload(self) -> Reloaded:
         """Read the file again and apply it; only what differs restarts.
@@ -218,13 +226,14 @@ class Mirror:
         sentence = describe_changes(self._file.name, changes, tuple(later))
         return Reloaded(sentence, not changes.is_empty, bool(later))
 
-    def _restart_metrics(self, wanted: MetricsSettings | None) -> None:
+    def _restart_metrics(self, wanted: MetricsSettings) -> None:
         """Serve metrics at another address; SetupError if that fails, and nothing has changed."""
         old = self._metrics
-        if wanted == (old.settings if old else None):
+        now = self._parsed_run.metrics
+        if (wanted.host, wanted.port) == (now.host, now.port):
             return
-        if wanted is None or old is None or wanted.port != old.settings.port:
-            self._metrics = None if wanted is None else self._serve(wanted)
+        if old is None or wanted.port != old.settings.port:
+            self._metrics = self._serve(wanted)
             if old is not None:
                 old.stop()
             return
@@ -248,6 +257,45 @@ class Mirror:
         """Return the current state of all flows."""
         instances = self._supervisor.instances()
         return [flow.snapshot(instances) for flow in self._reconciler.flows()]
+
+    # --- MetricsSource
+
+    def instances(self) -> Mapping[str, InstanceView]:
+        return self._supervisor.instances()
+
+    def mirrored_flows(self) -> list[MirroredFlow]:
+        """Return all flows, also those that another process runs."""
+        instances = self._supervisor.instances()
+        found = []
+        for one in self._reconciler.flows():
+            name = connector_name(one.flow, ConnectorClass.SOURCE)
+            found.append(
+                MirroredFlow(one.snapshot(instances), one.settings, name, instances.get(name))
+            )
+        return found
+
+    def worker_metrics(self) -> WorkerMetrics:
+        """Return this process as a Connect worker would show itself."""
+        flows = self._reconciler.flows()
+        url = "" if self._rest is None else self._rest.url
+        return WorkerMetrics(
+            task_states(self._supervisor.instances()),
+            urlsplit(url).netloc or socket.gethostname(),
+            is_rebalancing=any(not one.ownership.is_settled for one in flows),
+        )
+
+    @property
+    def listener_tls(self) -> TlsSettings | None:
+        """The TLS settings of the REST API."""
+        rest = self._parsed_run.rest
+        return None if rest is None else rest.settings.tls
+
+    @property
+    def max_partitions(self) -> int:
+        """How many partitions metrics show one by one."""
+        return self._parsed_run.metrics.max_partitions
+
+    # ---
 
     def copying_snapshots(self) -> list[FlowSnapshot]:
         """Return the flows that do more than emit heartbeats."""

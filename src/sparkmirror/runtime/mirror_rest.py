@@ -33,11 +33,13 @@ class MirrorRestServer:
         flows: Callable[[], Sequence[MirrorFlow]],
         instances: Callable[[], Mapping[str, InstanceView]],
         parsed_run: Callable[[], ParsedRun],
+        render_metrics: Callable[[], bytes] | None = None,
     ) -> None:
         self._rest = rest
         self._server = _bind(rest)
         worker_id = _worker_id(self._server.advertised_url)
-        self._server.start(MirrorApi(file, flows, instances, parsed_run, worker_id))
+        api = MirrorApi(file, flows, instances, parsed_run, worker_id)
+        self._server.start(api, render_metrics)
 
     @property
     def url(self) -> str:

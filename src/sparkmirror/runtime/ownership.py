@@ -76,6 +76,11 @@ class FlowOwnership:
         """Whether this process runs the flow; False as soon as the membership may be lost."""
         return self._is_assigned and self._membership.is_member
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether the group of the flow is not rebalancing."""
+        return self._membership.is_settled
+
     def status(self) -> OwnershipStatus:
         """Return why the flow does not run here."""
         member = self._membership

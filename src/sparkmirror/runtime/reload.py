@@ -19,7 +19,7 @@ from sparkmirror.config.files.tracked_files import (
     record_file_reads,
 )
 from sparkmirror.errors import SparkmirrorError
-from sparkmirror.metrics.prometheus import ReloadMetrics, ReloadResult
+from sparkmirror.metrics.process_view import ReloadMetrics, ReloadResult
 
 _log = logging.getLogger(__name__)
 

@@ -31,11 +31,13 @@ from sparkmirror.connectors.desired_state import DesiredState, InstanceView, Res
 from sparkmirror.connectors.lag_monitor import LagMonitor
 from sparkmirror.group.membership import Membership
 from sparkmirror.kafka.topic_watcher import TopicWatcher
-from sparkmirror.metrics.prometheus import MetricsServer, ReloadMetrics
-from sparkmirror.metrics.worker_metrics import WorkerCollector, WorkerMetrics
+from sparkmirror.metrics.process_view import ReloadMetrics, WorkerMetrics
+from sparkmirror.metrics.server import MetricsServer
 from sparkmirror.rest.server import RestServer
+from sparkmirror.runtime.metrics_view import MirroredFlow, ProcessMetrics, task_states
 from sparkmirror.runtime.reload import Reloaded
 from sparkmirror.runtime.supervisor import Supervisor
+from sparkmirror.security.settings import TlsSettings
 from sparkmirror.spark.flow_status import FlowSnapshot, FlowState
 from sparkmirror.spark.shared_context import SharedSparkContext
 from sparkmirror.topology.replication_factors import ReplicationFactorChooser
@@ -52,10 +54,11 @@ class ConnectWorker:
         """`url` is the advertised URL of this worker."""
         settings = file.settings
         self._file = file
+        self._worker_id = url.partition("://")[2].rstrip("/")
         # Revoked connectors must end within this time, or this worker loses its membership.
         self._release_seconds = 0.7 * settings.group.rebalance_timeout_ms / 1000
         self._startup = Startup()
-        self._spark: SharedSparkContext[str] = SharedSparkContext(master)
+        self.spark: SharedSparkContext[str] = SharedSparkContext(master)
         self._config_cache = ConnectorConfigCache(file)
         self._group_state = GroupState(settings.connection, settings.internal_topics)
         self._membership = Membership(
@@ -82,10 +85,10 @@ class ConnectWorker:
             partial(
                 ConnectorInstance,
                 factors=ReplicationFactorChooser(),
-                spark=self._spark,
+                spark=self.spark,
                 configured_flows=self._config_cache.flows,
             ),
-            self._spark,
+            self.spark,
             start_spark=self._start_spark,
             on_change=self._wake_reporter,
             monitor_lag=LagMonitor,
@@ -96,7 +99,7 @@ class ConnectWorker:
             self._membership,
             self._leader,
             TaskPublisher(settings, self._group_state, self._membership, self._leader),
-            worker_id=url.partition("://")[2].rstrip("/"),
+            worker_id=self._worker_id,
             owns=self._reconciler.owns,
             instances=self._supervisor.instances,
             tracks_topics=settings.topic_tracking,
@@ -144,49 +147,62 @@ class ConnectWorker:
         self._reporter.stop()
         self._config_watcher.stop()
         is_clean = self._supervisor.close()
-        self._spark.stop(keep_log=not is_clean)
+        self.spark.stop(keep_log=not is_clean)
         self._group_state.close()
         return has_left and is_clean
 
     def failure(self) -> BaseException | None:
         """Return the error that only a restart, perhaps after a correction, can resolve."""
         if self._startup.failure is None:
-            self._startup.failure = self._membership.failure or self._spark.failure()
+            self._startup.failure = self._membership.failure or self.spark.failure()
         return self._startup.failure
 
     def snapshots(self) -> list[FlowSnapshot]:
         """Return the snapshots of the source connectors of this worker, stopped ones included."""
+        return [one.snapshot for one in self.mirrored_flows()]
+
+    # --- MetricsSource
+
+    def instances(self) -> Mapping[str, InstanceView]:
+        return self._supervisor.instances()
+
+    def mirrored_flows(self) -> list[MirroredFlow]:
+        """Return the source connectors of this worker, stopped ones included."""
         member = self._membership
         reason = "" if member.is_member or member.is_standby else member.problem or ""
         return [
-            replace(view.snapshot, state=FlowState.RETRYING, reason=reason)
-            if reason and view.desired is DesiredState.STANDBY
-            else view.snapshot
+            MirroredFlow(
+                replace(view.snapshot, state=FlowState.RETRYING, reason=reason)
+                if reason and view.desired is DesiredState.STANDBY
+                else view.snapshot,
+                view.settings,
+                view.name,
+                view,
+            )
             for view in self._supervisor.instances().values()
-            if view.kind is ConnectorClass.SOURCE
+            if view.kind is ConnectorClass.SOURCE and view.settings is not None
         ]
 
-    def metrics(self) -> WorkerMetrics:
+    def worker_metrics(self) -> WorkerMetrics:
         """Return the task states by connector, and the membership."""
         member = self._membership
         return WorkerMetrics(
-            {
-                name: [task.state.value.lower() for _, task in sorted(view.state.tasks.items())]
-                for name, view in self._shown_instances().items()
-            },
-            leader=member.leader_url or "",
+            task_states(self._supervisor.instances()),
+            self._worker_id,
             generation=member.generation,
             is_rebalancing=not member.is_settled,
             is_leader=member.is_leader,
         )
 
-    def _shown_instances(self) -> Mapping[str, InstanceView]:
-        """Return the instances without stopped connectors, as Connect counts them."""
-        return {
-            name: view
-            for name, view in self._supervisor.instances().items()
-            if view.is_active or view.desired is not DesiredState.STOPPED
-        }
+    @property
+    def listener_tls(self) -> TlsSettings | None:
+        """The TLS settings of the REST API."""
+        return self._file.settings.rest.tls
+
+    @property
+    def max_partitions(self) -> int:
+        """How many partitions metrics show one by one."""
+        return self._file.settings.metrics.max_partitions
 
     # --- the start's thread
 
@@ -216,10 +232,10 @@ class ConnectWorker:
 
     def _start_spark(self, wanted: Mapping[str, int]) -> None:
         """Start Spark unless it runs, with room for these and for later connectors."""
-        if not self._spark.is_configured:
+        if not self.spark.is_configured:
             options = self._file.settings.spark
-            self._spark.configure(options, wanted or {"": 1}, room=_SPARK_ROOM)
-            self._spark.start()
+            self.spark.configure(options, wanted or {"": 1}, room=_SPARK_ROOM)
+            self.spark.start()
 
     def _wake_reporter(self) -> None:
         self._reporter.wake()
@@ -259,18 +275,14 @@ class Worker:
         self._connect = ConnectWorker(file, self._server.advertised_url, master=master)
         self._metrics: MetricsServer | None = None
         self.reloads = ReloadMetrics()
+        self._render = ProcessMetrics(self._connect, self._connect.spark, self.reloads).render
 
     def start(self) -> None:
         """Start everything. Returns at once."""
         settings = self._file.settings
-        if settings.metrics is not None:
-            self._metrics = MetricsServer(
-                settings.metrics,
-                self.snapshots,
-                self.reloads,
-                WorkerCollector(self._connect.metrics),
-            )
-        self._server.start(self._connect.api)
+        if settings.metrics.port is not None:
+            self._metrics = MetricsServer(settings.metrics, self._render)
+        self._server.start(self._connect.api, self._render)
         self._connect.start()
 
     def reload(self) -> Reloaded:

@@ -12,11 +12,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import chain
+from typing import NamedTuple
 
 from sparkmirror.errors import join_sentences
+from sparkmirror.formats.mm2_records import Checkpoint
 from sparkmirror.kafka.error_mapping import UNREACHABLE
 from sparkmirror.model import TopicPartition
 from sparkmirror.quantities import counted, format_duration
+from sparkmirror.spark.flow_figures import FlowFigures, FlowFiguresView
 from sparkmirror.spark.incident_counter import IncidentCounter, IncidentCounts
 from sparkmirror.spark.latency_window import LatencyPercentiles, LatencyWindow
 from sparkmirror.state.incidents import Incident
@@ -79,6 +82,10 @@ class FlowSnapshot:
     copies: bool = True  # false: it has no partitions, so neither lag nor latency
     known_lag: int | None = None  # of the partitions whose lag is known; None: of none
     unknown_lags: int = 0  # partitions whose lag is unknown
+    seconds_since_success: float = 0.0  # of a heartbeat or a round of checkpoints; or the start
+    incident_kinds: Mapping[str, int] = field(default_factory=dict)  # incidents by kind
+    incident_records: Mapping[str, int] = field(default_factory=dict)  # known records of them
+    ledger_entries: int = 0
     # Records that other flows had copied to the source, by source topic and partition.
     skipped_records: Mapping[TopicPartition, int] = field(default_factory=dict)
     unreachable: Mapping[str, str] = field(default_factory=dict)  # cluster -> why, or empty
@@ -149,6 +156,15 @@ class _Partition:
         return not (self.problem and (is_foreign or self.end_offset < self.position))
 
 
+class _InOrder(NamedTuple):
+    """The sorted partitions, and the dicts that they are of: sorting takes longer than the rest."""
+
+    parts: Mapping[TopicPartition, _Partition]
+    others: Mapping[TopicPartition, _Partition]
+    size: int
+    partitions: list[tuple[TopicPartition, _Partition]]
+
+
 @dataclass(slots=True)
 class _Task:
     attempt: int
@@ -195,6 +211,9 @@ class FlowStatus:
         self._incidents = IncidentCounter(flow)
         self._topology_changes: Counter[str] = Counter()
         self._totals = _Totals()
+        self._figures = FlowFigures()
+        self._in_order = _InOrder({}, {}, 0, [])
+        self._succeeded_at = time.monotonic()
 
     def restarted(self) -> FlowStatus:
         """Create the status of a restarted flow: counters and positions continue."""
@@ -207,6 +226,8 @@ class FlowStatus:
             status._totals.skipped = self._totals.skipped.copy()
             status._incidents = self._incidents
             status._topology_changes = self._topology_changes
+            status._figures = self._figures
+            status._succeeded_at = self._succeeded_at
             status._scope = self._scope
             status._unreachable = self._unreachable
             status._is_source_unreachable = self._is_source_unreachable
@@ -266,6 +287,16 @@ class FlowStatus:
         with self._lock:
             self._topology_changes[what] += times
 
+    def mark_success(self) -> None:
+        """Record that a heartbeat was written, or that a round of checkpoints succeeded."""
+        with self._lock:
+            self._succeeded_at = time.monotonic()
+
+    def add_checkpoints(self, checkpoints: Iterable[Checkpoint], milliseconds: float) -> None:
+        """Count checkpoints that were written so long after they were made."""
+        with self._lock:
+            self._figures.add_checkpoints(time.monotonic(), checkpoints, milliseconds)
+
     def add_incidents(self, incidents: Iterable[Incident]) -> None:
         """Log and count incidents that are new."""
         with self._lock:
@@ -286,6 +317,7 @@ class FlowStatus:
             self._epoch = number
             old, self._parts, self._tasks = self._parts, {}, {}
             self._waiting_splits = frozenset()
+            self._figures.begin_epoch()
             others = self._others | {tp: _without_task(part) for tp, part in old.items()}
             for tp, position, stop_at in starts:
                 before = old.get(tp)
@@ -329,6 +361,7 @@ class FlowStatus:
                     0,
                 )
                 self._trace = ""
+            self._figures.on_progress(now, progress)
             totals = self._totals
             totals.history.append((now, totals.records, totals.bytes))
             while totals.history[0][0] < now - _RATE_WINDOW_SECONDS and len(totals.history) > 1:
@@ -388,6 +421,7 @@ class FlowStatus:
                 if part is not None:
                     part.end_offset = end if part.problem else max(end, part.position)
                     part.end_read_at = now
+                    self._figures.of(tp).observe(now, part.position, part.end_offset)
 
     def _healthy_splits(self, now: float) -> set[int]:
         """Return the splits whose tasks report, and report no unreachable cluster."""
@@ -411,7 +445,7 @@ class FlowStatus:
                     part.end_offset if is_known else None,
                     part.lag if is_known else None,
                 )
-                for tp, part in sorted((self._parts | self._others).items())
+                for tp, part in self._sorted_partitions()
                 for is_known in [part.is_lag_known(now, healthy)]
             )
 
@@ -424,10 +458,13 @@ class FlowStatus:
             return
         if from_zero:  # the first report of an attempt has every partition
             part.counted_records = part.counted_bytes = part.counted_skipped = 0
-        self._totals.records += one.records - part.counted_records
-        self._totals.bytes += one.bytes - part.counted_bytes
+        records, size = one.records - part.counted_records, one.bytes - part.counted_bytes
+        self._totals.records += records
+        self._totals.bytes += size
         if one.skipped_records != part.counted_skipped:
             self._totals.skipped[tp] += one.skipped_records - part.counted_skipped
+        figures = self._figures.of(tp)
+        figures.count(now, records, size)
         part.counted_records, part.counted_bytes = one.records, one.bytes
         part.counted_skipped = one.skipped_records
         part.position, part.downstream = one.position, one.downstream
@@ -435,8 +472,36 @@ class FlowStatus:
             part.end_offset, part.end_read_at = max(one.end_offset, one.position), now
         else:  # the driver reads it; a task that has not fetched yet reports -1
             part.end_offset = max(one.end_offset, part.end_offset)
+        if part.end_offset >= 0:
+            figures.observe(now, one.position, part.end_offset)
         part.problem_code, part.problem = one.error_code, one.error
         part.reported_at = now
+
+    def _sorted_partitions(self) -> list[tuple[TopicPartition, _Partition]]:
+        parts, others, known = self._parts, self._others, self._in_order
+        size = len(parts) + len(others)
+        if known.parts is not parts or known.others is not others or known.size != size:
+            self._in_order = _InOrder(parts, others, size, sorted((parts | others).items()))
+        return self._in_order.partitions
+
+    def figures(self, max_partitions: int) -> FlowFiguresView:
+        """Return what metrics show, with at most so many partitions one by one."""
+        now = time.monotonic()
+        with self._lock:
+            healthy = self._healthy_splits(now)
+            states = [
+                (
+                    tp,
+                    part.split,
+                    part.position,
+                    part.lag if part.is_lag_known(now, healthy) else None,
+                )
+                for tp, part in self._sorted_partitions()
+            ]
+            splits = len({part.split for part in self._parts.values() if part.split >= 0})
+            return self._figures.snapshot(
+                now, states, splits, len(self._waiting_splits), max_partitions
+            )
 
     def snapshot(self) -> FlowSnapshot:
         """Return the current status."""
@@ -489,6 +554,10 @@ class FlowStatus:
                 flow_problems=self._shown_flow_problems(),
                 unreachable=dict(self._unreachable),
                 skipped_records=dict(totals.skipped),
+                seconds_since_success=now - self._succeeded_at,
+                incident_kinds=self._incidents.kinds,
+                incident_records=self._incidents.records,
+                ledger_entries=self._incidents.ledger_entries,
             )
         return with_unreachable_clusters(snapshot)
 

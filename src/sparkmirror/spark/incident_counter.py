@@ -28,6 +28,9 @@ class IncidentCounter:
         self._known = SeenIncidents()
         self._counts: Counter[tuple[str, int, str]] = Counter()
         self._recent: deque[str] = deque(maxlen=_MAX_RECENT)
+        self._kinds: Counter[str] = Counter()
+        self._records: Counter[str] = Counter()
+        self.ledger_entries = 0
 
     def add(self, incidents: Iterable[Incident]) -> None:
         """Log and count new incidents."""
@@ -37,6 +40,9 @@ class IncidentCounter:
                 continue
             self._counts[one.topic, one.partition, str(one.kind)] += 1
             self._recent.append(str(one))
+            self._kinds[str(one.kind)] += 1
+            self._records[str(one.kind)] += max(one.records, 0)
+            self.ledger_entries += one.belongs_in_ledger
             lines[one.kind] += 1
             if lines[one.kind] <= _MAX_LINES_PER_KIND:
                 _log.warning("%s: %s", self._flow, one)
@@ -48,6 +54,16 @@ class IncidentCounter:
     def counts(self) -> IncidentCounts:
         """The number of each kind, by source partition."""
         return dict(self._counts)
+
+    @property
+    def kinds(self) -> dict[str, int]:
+        """The number of incidents of each kind; 0 if there was none."""
+        return {str(kind): self._kinds[str(kind)] for kind in IncidentKind}
+
+    @property
+    def records(self) -> dict[str, int]:
+        """The records of the incidents of each kind, as far as they are known."""
+        return {str(kind): self._records[str(kind)] for kind in IncidentKind}
 
     @property
     def recent(self) -> tuple[str, ...]:

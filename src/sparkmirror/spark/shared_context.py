@@ -10,7 +10,9 @@ owner's keys: flows of a file, or connector names. `configure`, `start`, `reallo
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import math
 import os
 import shutil
 import tempfile
@@ -35,6 +37,7 @@ from sparkmirror.spark.context import (
 from sparkmirror.spark.control_server import ControlServer
 from sparkmirror.spark.executor_environment import PACKAGE_ZIP, zip_package
 from sparkmirror.spark.executor_monitor import ExecutorMonitor, Verdict
+from sparkmirror.spark.jvm_figures import JvmFigures, read_jvm_figures
 from sparkmirror.spark.master_url import master_problem
 from sparkmirror.spark.slots import FlowCapacity, SlotAllocator
 from sparkmirror.spark.spark_log import SparkLog
@@ -53,6 +56,7 @@ CONTROL_PORT_KEY = "spark.sparkmirror.control.port"  # executors must reach it t
 _MAX_PORT = 65535
 _WATCH_SECONDS = 1.0
 _CAPACITY_SECONDS = 0.5
+_JVM_SECONDS = 5.0  # between two reads of its figures
 _MAX_ERRORS = 3  # of consecutive calls to Spark
 _log = logging.getLogger(__name__)
 K = TypeVar("K", bound=Hashable)
@@ -78,6 +82,9 @@ class SharedSparkContext(Generic[K]):
         self._changed = threading.Condition()  # guards the next three attributes
         self._running: RunningSpark | None = None
         self._problem: SparkProblem | None = None
+        self._jvm_lock = threading.Lock()
+        self._jvm_read_at = -math.inf
+        self._jvm_figures: JvmFigures | None = None
         self._failure: BaseException | None = None  # only a restart of the process can help
         self._stopping = threading.Event()
         self._slots: SlotAllocator[K] = SlotAllocator("")
@@ -158,6 +165,33 @@ class SharedSparkContext(Generic[K]):
                 self._control = None
                 raise
         self._thread.start()
+
+    @property
+    def slot_count(self) -> int:
+        """How many tasks the executors can run at a time."""
+        return self._slots.slots
+
+    def capacity_slots(self, flow: K) -> int:
+        """Return how many slots a flow may use now. Does not block."""
+        return self._slots.capacity(flow).slots
+
+    def jvm_figures(self) -> JvmFigures | None:
+        """Return figures of the driver's JVM, a few seconds old; None while Spark does not run."""
+        from py4j.protocol import Py4JError  # noqa: PLC0415 - comes with Spark
+
+        now = steady_clock()
+        is_recent = now - self._jvm_read_at < _JVM_SECONDS
+        if is_recent or not self._jvm_lock.acquire(blocking=False):  # a JVM may hang
+            return self._jvm_figures
+        try:
+            self._jvm_read_at, self._jvm_figures = now, None
+            running = self._running
+            if running is not None and running.exit_code() is None:
+                with contextlib.suppress(Py4JError, OSError, AttributeError):  # it is stopping
+                    self._jvm_figures = read_jvm_figures(running.gateway.jvm, running.scala_context)
+        finally:
+            self._jvm_lock.release()
+        return self._jvm_figures
 
     def reallocate_slots(self, splits: Mapping[K, int]) -> list[K]:
         """Distribute the slots again. Returns the flows that get fewer than before."""

@@ -63,6 +63,12 @@ class SlotAllocator(Generic[K]):
                 self._slots = slots
                 self._allocate()
 
+    @property
+    def slots(self) -> int:
+        """How many tasks can run at the moment."""
+        with self._lock:
+            return self._slots
+
     def seconds_without(self, now: float) -> float:
         """Return for how long there has been no slot."""
         with self._lock:

@@ -75,6 +75,11 @@ class ComparisonRunner:
         self._timed_out_at: dict[TopicPartition, int] = {}  # end sequence of the last timeout
         self._closing = False
 
+    @property
+    def running(self) -> int:
+        """How many comparisons are under way."""
+        return len(self._comparing)
+
     def enqueue(self, part: CopyPartition, goal: int | None) -> None:
         """Queue a comparison up to a sequence, or up to the target's log end if None."""
         self._queue.append((part, goal))
@@ -98,6 +103,7 @@ class ComparisonRunner:
             self._waiting_since[tp] = self._started_at[tp] = time.monotonic()
             self._readers[tp] = FetchPartition(tp, point.downstream + 1, listener=self)
             started.append(part)
+        self._reporter.counts.comparisons += len(started)
         if started:
             self._fetcher.add(self._readers[part.target.tp] for part in started)
             self._read_control.seek_to_resume_points(started)

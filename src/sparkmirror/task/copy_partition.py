@@ -19,6 +19,7 @@ from sparkmirror.model import NO_PRODUCER, ProducerState, TopicPartition
 from sparkmirror.offsets.map_builder import MapBuilder, MapSavepoint
 from sparkmirror.state.remedies import error_command
 from sparkmirror.task.comparison import Comparison, ComparisonOutcome, EstimateBounds, UnmappedRange
+from sparkmirror.task.latency_histogram import PartitionTimesList
 from sparkmirror.task.messages import (
     PartitionProgress,
     PartitionStart,
@@ -98,6 +99,7 @@ class CopyPartition:
         "start",
         "stored",
         "target",
+        "times",
         "unsynced",
         "verdicts",
         "verify_next_batch",
@@ -154,6 +156,7 @@ class CopyPartition:
         self.is_changed = True  # changed since the last progress report
         self.error_code = error_codes.NONE
         self.error = ""
+        self.times: PartitionTimesList = []
 
     @property
     def is_finished(self) -> bool:

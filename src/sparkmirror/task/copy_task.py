@@ -18,6 +18,7 @@ from sparkmirror.errors import FencedError, LeaseLostError, join_sentences
 from sparkmirror.system.clock import steady_clock
 from sparkmirror.task.messages import Progress, Receipt, Split, TaskSettings
 from sparkmirror.task.task_builder import build_parts
+from sparkmirror.task.task_figures import FigureCollector, drain_times
 from sparkmirror.wire.event_loop import EventLoop
 from sparkmirror.wire.memory import no_garbage_collection
 
@@ -64,6 +65,7 @@ class CopyTask:
         self._phase_deadline = time.monotonic() + settings.epoch_seconds
         self._is_lease_lost = False
         self._attempt = time.time_ns()
+        self._figures = FigureCollector(self.parts)
 
     def run(self) -> list[Receipt]:
         """Copy until the task ends. Raises LeaseLostError or FencedError after cleaning up."""
@@ -134,14 +136,20 @@ class CopyTask:
         changed = [part for part in parts.partitions if part.is_changed]
         for part in changed:
             part.is_changed = False
+        latencies = parts.delivery.latencies
+        times, sums = drain_times(changed)
         waiting = [part.target.waiting_since for part in parts.partitions if part.target.in_flight]
         self._control.report(
             Progress(
                 split=self._split.index,
                 attempt=self._attempt,
                 partitions=tuple(part.progress() for part in changed),
-                replication_latency=tuple(parts.delivery.latencies.replication.items()),
-                copy_latency=tuple(parts.delivery.latencies.copying.items()),
+                replication_latency=tuple(latencies.replication.items()),
+                copy_latency=tuple(latencies.copying.items()),
+                latency_sums=(sums[0], sums[1] + int(latencies.untimed_sum)),
+                figures=self._figures.drain(),
+                times=times,
+                request_errors=self._figures.drain_errors(),
                 held_bytes=parts.budget.held,
                 oldest_unacked_seconds=time.monotonic() - min(waiting) if waiting else 0.0,
                 cpu_seconds=time.process_time(),
@@ -152,4 +160,4 @@ class CopyTask:
                 missing_topics=parts.missing_topics,
             )
         )
-        parts.delivery.latencies.clear()
+        latencies.clear()

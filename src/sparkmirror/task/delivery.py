@@ -98,6 +98,7 @@ class PeriodicDelivery:
         self._parts = parts
         self._flush_seconds = flush_seconds
         self._next_flush = time.monotonic() + flush_seconds
+        self._flush_started = 0.0
         self._unflushed_bytes = 0
         self._has_acked = False
         self._map_waits = 0  # ticks in which records were acknowledged and the map was not
@@ -119,11 +120,11 @@ class PeriodicDelivery:
     def on_partition_started(self, part: CopyPartition) -> None:
         """Nothing to do."""
 
-    def on_acked(self, part: CopyPartition, out: OutgoingBatch) -> None:  # noqa: ARG002 - any partition
+    def on_acked(self, part: CopyPartition, out: OutgoingBatch) -> None:
         """Count the record batch for the next flush."""
         self._unflushed_bytes += out.size
         self._has_acked = True
-        self.latencies.add(out, time.time() * 1000, time.monotonic())
+        self.latencies.add(part.times, out, time.time() * 1000, time.monotonic())
 
     def on_produce_response(self) -> None:
         """Start the next step of a flush if it is due."""
@@ -134,6 +135,7 @@ class PeriodicDelivery:
             )
         if self._positions_pending and self._positions.is_idle:
             storing, self._positions_pending = self._positions_pending, []
+            self.latencies.add_commit(time.monotonic() - self._flush_started)
             for part, stored in storing:
                 part.stored = stored
                 part.is_changed = True
@@ -199,6 +201,7 @@ class PeriodicDelivery:
         self._is_flush_due = False
         for part in dirty:
             part.is_dirty = False
+        self._flush_started = time.monotonic()
         self._map_pending = [(part, part.stored_position()) for part in dirty]
         self._map.write(
             [(part.source.tp, chunk) for part in dirty for chunk in part.chunks_to_write()]

@@ -8,7 +8,7 @@ incident. Owned by the task's thread.
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -32,8 +32,23 @@ class _LedgerWait(NamedTuple):
     then: Callable[[], None]
 
 
+class TaskCounts:
+    """Counts for metrics since the last progress report."""
+
+    __slots__ = ("comparisons", "merged", "raw", "reframed", "request_errors", "skipped_records")
+
+    def __init__(self) -> None:
+        self.request_errors: Counter[tuple[str, int]] = Counter()  # by side and error code
+        self.clear()
+
+    def clear(self) -> None:
+        self.raw = self.reframed = self.merged = 0  # record batches of the source
+        self.skipped_records = self.comparisons = 0
+        self.request_errors.clear()
+
+
 class IncidentReporter:
-    """The incidents of one task."""
+    """The incidents of one task, and its counts."""
 
     def __init__(self, flow: str, ledger: OnDemandTopic, connector: str = RUN_CONNECTOR) -> None:
         self._flow = flow
@@ -43,6 +58,7 @@ class IncidentReporter:
         self._unreported: deque[Incident] = deque()
         self._waiting: deque[_LedgerWait] = deque()
         self._notices: list[str] = []
+        self.counts = TaskCounts()
         self.other_writers: set[OtherWriter] = set()  # on remote topics, since the task started
 
     @property

@@ -12,10 +12,10 @@ Bucket b covers latencies around 2^(b/4) - 1 milliseconds; each bucket is about 
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import log2
 from typing import Protocol
 
 _PER_DOUBLING = 4
@@ -23,7 +23,7 @@ _PER_DOUBLING = 4
 
 def bucket(milliseconds: float) -> int:
     """Return the bucket of a latency. Negative latencies (clock skew) count as zero."""
-    return int(math.log2(max(milliseconds, 0.0) + 1.0) * _PER_DOUBLING)
+    return int(log2(milliseconds + 1.0) * _PER_DOUBLING) if milliseconds > 0.0 else 0
 
 
 def bucket_milliseconds(of_bucket: int) -> float:
@@ -64,26 +64,50 @@ class TimedBatch(Protocol):
 class BatchTimes:
     """What is kept of a record batch until its transaction is committed."""
 
+    of_partition: PartitionTimesList
     count: int
     max_timestamp: int
     fetched_at: float
 
 
-class Latencies:
-    """Both histograms: records by bucket."""
+# Of each record batch of a partition since the last report: records, replication latency and copy
+# latency in milliseconds. Summed up once a second: that takes less than updating sums and extremes.
+PartitionTimesList = list[tuple[int, float, float]]
 
-    __slots__ = ("copying", "replication")
+
+class Latencies:
+    """Both histograms: records by bucket. Also times of commits."""
+
+    __slots__ = ("commit_max_ms", "commit_ms", "commits", "copying", "replication", "untimed_sum")
 
     def __init__(self) -> None:
         self.replication: Counter[int] = Counter()
         self.copying: Counter[int] = Counter()
+        self.commit_ms = self.commit_max_ms = 0.0
+        self.clear()
 
-    def add(self, batch: TimedBatch, now_ms: float, now: float) -> None:
+    def add(
+        self, of_partition: PartitionTimesList, batch: TimedBatch, now_ms: float, now: float
+    ) -> None:
         """Add a record batch that is durable now: wall clock in ms, monotonic clock in seconds."""
+        count, copying = batch.count, (now - batch.fetched_at) * 1000
+        self.copying[bucket(copying)] += count
         if batch.max_timestamp >= 0:
-            self.replication[bucket(now_ms - batch.max_timestamp)] += batch.count
-        self.copying[bucket((now - batch.fetched_at) * 1000)] += batch.count
+            latency = now_ms - batch.max_timestamp
+            self.replication[bucket(latency)] += count
+            of_partition.append((count, latency, copying))
+        else:
+            self.untimed_sum += copying * count
+
+    def add_commit(self, seconds: float) -> None:
+        """Add a commit of positions that took so long."""
+        self.commits += 1
+        self.commit_ms += seconds * 1000
+        self.commit_max_ms = max(self.commit_max_ms, seconds * 1000)
 
     def clear(self) -> None:
         self.replication.clear()
         self.copying.clear()
+        self.untimed_sum = 0.0  # copy latencies of records without a timestamp
+        self.commits = 0
+        self.commit_ms = self.commit_max_ms = 0.0

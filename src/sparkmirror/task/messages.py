@@ -9,6 +9,7 @@ driver must act on is a value with a code; a raised exception is for people and 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -137,6 +138,54 @@ class OtherWriter(NamedTuple):
     producer_id: int
 
 
+class PartitionTimes(NamedTuple):
+    """Times of one topic partition's records that became durable since the last report, in ms.
+
+    Taken once per record batch, with its latest timestamp: the age of records when they were
+    fetched, and their replication latency.
+    """
+
+    row: int  # of the partition in this report
+    records: int
+    age_sum: int
+    age_min: int
+    age_max: int
+    age_last: int
+    latency_sum: int
+    latency_min: int
+    latency_max: int
+    latency_last: int
+
+
+class RequestErrors(NamedTuple):
+    """Errors of one kind since the last report, counted by partition."""
+
+    side: str  # source or target
+    code: int
+    times: int
+
+
+class TaskFigures(NamedTuple):
+    """Counts since the last report, and four values of the moment."""
+
+    source_received: int = 0  # bytes
+    source_sent: int = 0
+    target_received: int = 0
+    target_sent: int = 0
+    raw_batches: int = 0  # record batches of the source, by what was done with them
+    reframed_batches: int = 0
+    merged_batches: int = 0
+    skipped_records: int = 0  # of aborted transactions
+    comparisons: int = 0  # started
+    commits: int = 0  # of positions
+    commit_ms: int = 0
+    commit_max_ms: int = 0
+    waiting_partitions: int = 0  # now: not taken over from the previous task yet
+    comparing_partitions: int = 0  # now
+    unacked_records: int = 0  # now: fetched and not acknowledged
+    available_bytes: int = 0  # now: of the task's buffer
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """What a task reports about once a second: only partitions that changed."""
@@ -154,6 +203,10 @@ class Progress:
     incidents: tuple[Incident, ...] = ()  # what happened to single partitions
     missing_topics: tuple[str, ...] = ()  # topics of our own that must be created to go on
     copy_latency: tuple[tuple[int, int], ...] = ()  # as `replication_latency`
+    latency_sums: tuple[int, int] = (0, 0)  # ms times records, of both histograms
+    figures: TaskFigures = field(default_factory=TaskFigures)
+    times: Sequence[PartitionTimes] = ()
+    request_errors: tuple[RequestErrors, ...] = ()
 
 
 class Receipt(NamedTuple):

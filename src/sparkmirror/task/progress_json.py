@@ -14,7 +14,14 @@ from typing import Any
 
 from sparkmirror.errors import WireError
 from sparkmirror.state.incidents import Incident, IncidentKind
-from sparkmirror.task.messages import OtherWriter, PartitionProgress, Progress
+from sparkmirror.task.messages import (
+    OtherWriter,
+    PartitionProgress,
+    PartitionTimes,
+    Progress,
+    RequestErrors,
+    TaskFigures,
+)
 
 _LONGS = (-(2**63), 2**63 - 1)
 _BUCKETS = (0, 1023)  # up to 2**255 ms, more than the distance of any two timestamps
@@ -24,6 +31,10 @@ _ROW = tuple(str if name in {"topic", "error"} else int for name in PartitionPro
 _ERROR_AT = PartitionProgress._fields.index("error")
 _WRITER = (str, int, int)
 _BUCKET = (int, int)
+_FIGURES = (int,) * len(TaskFigures._fields)
+_TIMES = (int,) * len(PartitionTimes._fields)
+_ERRORS = (str, int, int)
+_SIDES = ("source", "target")
 
 
 def progress_to_json(progress: Progress) -> dict[str, Any]:
@@ -52,7 +63,30 @@ def progress_from_json(raw: object) -> Progress:
         ),
         incidents=tuple(_incident(one) for one in _list("incidents", raw)),
         missing_topics=_texts("missing_topics", raw),
+        latency_sums=_pair("latency_sums", raw),
+        figures=TaskFigures(*_row("figures", raw["figures"], _FIGURES)),
+        times=tuple(_times(one, len(raw["partitions"])) for one in _list("times", raw)),
+        request_errors=tuple(_request_errors(one) for one in _list("request_errors", raw)),
     )
+
+
+def _pair(name: str, raw: dict[str, Any]) -> tuple[int, int]:
+    first, second = _row(name, raw[name], _BUCKET)
+    return first, second
+
+
+def _times(raw: Any, rows: int) -> PartitionTimes:
+    times = PartitionTimes(*_row("times", raw, _TIMES))
+    if not 0 <= times.row < rows:
+        raise WireError(f"times are of row {times.row}, which does not exist")
+    return times
+
+
+def _request_errors(raw: Any) -> RequestErrors:
+    errors = RequestErrors(*_row("request_errors", raw, _ERRORS))
+    if errors.side not in _SIDES:
+        raise WireError("request_errors have an unknown side")
+    return errors
 
 
 def _partition(raw: Any) -> PartitionProgress:

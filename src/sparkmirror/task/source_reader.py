@@ -93,11 +93,16 @@ class SourceReader:
             out.fetched_at = now
             out.pin(buffer, self._budget)
         mine.is_changed = True
+        counts = self._reporter.counts
+        counts.skipped_records += batches.aborted_records
         if mine.comparison is not None:
             return self._compare(mine, mine.comparison, batches)
         for out in self._refused.filter_batches(mine, batches.batches):
             part.queued_bytes += out.source_size
             self._producer.enqueue(mine.target, out)
+        counts.reframed += batches.reframed
+        counts.merged += batches.merged
+        counts.raw += sum(not out.owns_bytes for out in batches.batches)
         if batches.leader_epoch >= 0:  # unknown if the response had no complete record batch
             part.last_leader_epoch = mine.leader_epoch = batches.leader_epoch
         mine.count_skipped(batches.skipped_batches)
@@ -123,6 +128,7 @@ class SourceReader:
     def on_fetch_error(self, part: FetchPartition, code: int, text: str) -> None:
         """Show the error; report a recreated topic if its policy is `stop`."""
         mine = self._parts[part.tp]
+        self._reporter.counts.request_errors["source", code] += 1
         if code == error_codes.TOPIC_RECREATED and self._policies.source_recreated == STOP:
             self._reporter.report_at(
                 IncidentKind.SOURCE_RECREATED, mine, "the stored position is not valid there", STOP

@@ -101,6 +101,7 @@ class TargetWriter:
     def on_produce_error(self, part: ProducePartition, code: int, text: str) -> None:
         """Show the error and stop reading, unless refused records are being recorded."""
         mine = self._parts[part.tp]
+        self._reporter.counts.request_errors["target", code] += 1
         if mine.is_recording:
             return
         if code in error_codes.NOT_AUTHORIZED:
@@ -114,6 +115,7 @@ class TargetWriter:
 
     def on_refused(self, refused: RefusedBatch) -> list[OutgoingBatch] | None:
         """Split the record batch, or record the refused records."""
+        self._reporter.counts.request_errors["target", refused.code] += 1
         return self._refused.replace(self._parts[refused.partition.tp], refused)
 
     def on_rewind(self, part: ProducePartition, pause: float) -> bool:

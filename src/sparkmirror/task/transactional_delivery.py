@@ -152,9 +152,11 @@ class TransactionalDelivery:
         """Set the savepoint for an abort."""
         part.set_savepoint()
 
-    def on_acked(self, part: CopyPartition, out: OutgoingBatch) -> None:  # noqa: ARG002 - any partition
+    def on_acked(self, part: CopyPartition, out: OutgoingBatch) -> None:
         """Schedule the next commit."""
-        self._uncommitted.append(BatchTimes(out.count, out.max_timestamp, out.fetched_at))
+        self._uncommitted.append(
+            BatchTimes(part.times, out.count, out.max_timestamp, out.fetched_at)
+        )
         if self._commit_timer is None and self._state is _CommitPhase.WRITING:
             wait = self._ended_at + self._commit_interval - time.monotonic()
             self._commit_timer = self._loop.call_later(max(wait, 0.0), self._begin_commit)
@@ -328,8 +330,9 @@ class TransactionalDelivery:
         if self._syncs is not None:
             self._syncs.promote_delayed()
         now_ms, now = time.time() * 1000, time.monotonic()
+        self.latencies.add_commit(now - self._held_since)
         for one in self._uncommitted:
-            self.latencies.add(one, now_ms, now)
+            self.latencies.add(one.of_partition, one, now_ms, now)
 
     def _on_aborted(self) -> None:
         self._stored = []

@@ -17,7 +17,7 @@ from sparkmirror.errors import ConnectionLostError, LossKind
 from sparkmirror.security.circuit_breaker import MAX_PAUSE_SECONDS, CircuitBreaker
 from sparkmirror.security.error_hints import Refusal
 from sparkmirror.security.settings import SecuritySettings
-from sparkmirror.wire.connection import BrokerConnection
+from sparkmirror.wire.connection import BrokerConnection, Traffic
 from sparkmirror.wire.dialing import Address
 from sparkmirror.wire.dns_resolver import RESOLVER, DnsResolver
 from sparkmirror.wire.event_loop import EventLoop
@@ -47,6 +47,7 @@ class Brokers:
         self._settings = settings
         self._resolver = resolver
         self._on_ready = on_ready
+        self.traffic = Traffic()
         self.bootstrap_addresses = [Address.parse(one) for one in settings.bootstrap_servers]
         count = max(1, len(self.bootstrap_addresses))
         self._next_bootstrap = random.randrange(count)  # noqa: S311 - spreads load
@@ -170,6 +171,7 @@ class Brokers:
                 self,
                 connect_seconds=connect_seconds,
                 resolver=self._resolver,
+                traffic=self.traffic,
             )
         except ConnectionLostError:
             LOGIN_BREAKER.cancel_trial(key, time.monotonic())

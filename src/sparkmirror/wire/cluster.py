@@ -44,6 +44,7 @@ class Cluster:
         self._brokers = Brokers(
             loop, settings, resolver=resolver, on_ready=BrokerConnection.measure_round_trip
         )
+        self.traffic = self._brokers.traffic
         self._topics: set[str] = set()
         self._missing: set[str] = set()  # to request, unless a response describes them first
         self._due: set[str] = set()  # to request in any case

@@ -59,6 +59,16 @@ OnResponse = Callable[[memoryview], None]
 OnFailure = Callable[[ConnectionLostError], None]
 
 
+class Traffic:
+    """Bytes that connections have received and sent; with TLS, before encryption."""
+
+    __slots__ = ("received", "sent")
+
+    def __init__(self) -> None:
+        self.received = 0
+        self.sent = 0
+
+
 class _PendingRequest(NamedTuple):
     correlation_id: int
     reply: OnResponse
@@ -92,8 +102,10 @@ class BrokerConnection:
         *,
         connect_seconds: float | None = None,
         resolver: DnsResolver = RESOLVER,
+        traffic: Traffic | None = None,
     ) -> None:
         """`connect_seconds` replaces the connect timeout of the settings."""
+        self._traffic = traffic or Traffic()
         self._loop = loop
         self._settings = settings
         self._resolver = resolver
@@ -512,6 +524,7 @@ class BrokerConnection:
             while outgoing:
                 gathered = [outgoing[i] for i in range(min(len(outgoing), _MAX_GATHERED))]
                 sent = self._socket.sendmsg(gathered)
+                self._traffic.sent += sent
                 while sent:
                     head = outgoing[0]
                     if sent < len(head):
@@ -537,6 +550,7 @@ class BrokerConnection:
             if not size:
                 self._close_with_hint("the broker closed the connection")
                 return
+            self._traffic.received += size
             frames = self._reader.feed(size)
             self._extend_timeout(size, is_whole=bool(frames))
             for frame in frames:

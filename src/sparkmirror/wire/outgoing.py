@@ -126,6 +126,8 @@ class PreparedBatches(NamedTuple):
     skipped: int = 0  # offsets after the last batch for the target: markers, skipped records
     skipped_batches: tuple[SkippedBatch, ...] = ()  # by `skips`
     has_unknown_producer: bool = False  # the record batch at the position is not in `skips`
+    reframed: int = 0  # record batches of the source that were rewritten
+    merged: int = 0  # record batches of the source that became part of a larger one
 
 
 class _BatchPreparer:
@@ -140,6 +142,8 @@ class _BatchPreparer:
         "_single",
         "_source_size",
         "batches",
+        "merged",
+        "reframed",
         "skipped",
         "skipped_batches",
     )
@@ -154,6 +158,8 @@ class _BatchPreparer:
         self._next_position = 0
         self.batches: list[OutgoingBatch] = []
         self.skipped = 0  # offsets since the last batch without records for the target
+        self.reframed = 0
+        self.merged = 0
         self.skipped_batches: list[SkippedBatch] = []
 
     def add(self, batch: RecordBatch, position: int) -> None:
@@ -178,6 +184,7 @@ class _BatchPreparer:
                 source_size=len(batch.view),
                 leader_epoch=batch.leader_epoch,
             )
+            self.reframed += 1
         else:
             out = _unchanged(batch)
         out.skipped_offsets, self.skipped = self.skipped, 0
@@ -202,6 +209,7 @@ class _BatchPreparer:
         if joint.batches == 1 and self._single is not None:
             self.batches.append(_unchanged(self._single))
         else:
+            self.merged += joint.batches
             self.batches.append(
                 OutgoingBatch(
                     joint.seal(),
@@ -289,6 +297,8 @@ def prepare_batches(
         passage.skipped,
         tuple(passage.skipped_batches),
         has_unknown,
+        passage.reframed,
+        passage.merged,
     )
 
 

@@ -21,7 +21,11 @@ def scrape(host: str, port: int) -> dict[Sample, float]:
     with urllib.request.urlopen(
         f"http://{host}:{port}/metrics", timeout=PATIENCE_SECONDS
     ) as answer:
-        text = answer.read().decode()
+        return parse(answer.read().decode())
+
+
+def parse(text: str) -> dict[Sample, float]:
+    """Every figure of a scrape."""
     return {
         sample(one.name, **one.labels): one.value
         for family in text_string_to_metric_families(text)

@@ -78,13 +78,18 @@ class Authority:
         self.pem = self.certificate.public_bytes(Encoding.PEM).decode()
 
     def identity(
-        self, name: str = "localhost", *, hosts: Sequence[str] = LOOPBACK, age: timedelta = _AN_HOUR
+        self,
+        name: str = "localhost",
+        *,
+        hosts: Sequence[str] = LOOPBACK,
+        age: timedelta = _AN_HOUR,
+        lifetime: timedelta = _A_DAY,
     ) -> Identity:
-        """Create a key and a certificate for it, valid for a day from `age` ago."""
+        """Create a key and a certificate for it, valid for its lifetime from `age` ago."""
         key = ec.generate_private_key(ec.SECP256R1())
         begin = datetime.now(UTC) - age
         certificate = (
-            _unsigned(_named(name), self.certificate.subject, key, begin, begin + _A_DAY)
+            _unsigned(_named(name), self.certificate.subject, key, begin, begin + lifetime)
             .add_extension(x509.SubjectAlternativeName(list(map(_host, hosts))), critical=False)
             .sign(self._key, hashes.SHA256())
         )

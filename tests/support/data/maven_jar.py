@@ -14,10 +14,11 @@ from sparkmirror.system.cache_directory import cache_directory, ensure_writable
 _SECONDS = 300.0
 
 
-def maven_jar(group: str, name: str, version: str, classifier: str, *, sha256: str) -> Path:
+def maven_jar(group: str, name: str, version: str, classifier: str = "", *, sha256: str) -> Path:
     """Return the jar; its digest must be the given one."""
     folder = ensure_writable(cache_directory() / "jars")
-    jar = folder / f"{name}-{version}-{classifier}.jar"
+    jar = folder / f"{'-'.join(filter(None, (name, version, classifier)))}.jar"
+    classified = f' m:classifier="{classifier}"' if classifier else ""
     if not jar.exists():
         with tempfile.TemporaryDirectory(dir=folder) as scratch_name:
             scratch = Path(scratch_name)
@@ -29,7 +30,7 @@ def maven_jar(group: str, name: str, version: str, classifier: str, *, sha256: s
   <info organisation="test" module="jar"/>
   <dependencies>
     <dependency org="{group}" name="{name}" rev="{version}" transitive="false">
-      <artifact name="{name}" type="jar" ext="jar" m:classifier="{classifier}"/>
+      <artifact name="{name}" type="jar" ext="jar"{classified}/>
     </dependency>
   </dependencies>
 </ivy-module>

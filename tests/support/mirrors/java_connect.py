@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from sparkmirror.devcluster.jars import DEFAULT_KAFKA, JarSet
-from sparkmirror.devcluster.jvm import KafkaJvm
+from sparkmirror.devcluster.jvm import QUICK_START, KafkaJvm
 from sparkmirror.devcluster.ports import HOST, ReservedPort
 from support.clients.connect_rest import ConnectRestClient
 from support.clients.librdkafka import Cluster
@@ -78,8 +79,15 @@ def heartbeat_config(cluster: Cluster) -> dict[str, str]:
 class JavaConnect(ConnectRestClient):
     """A running Java worker; a context manager that waits for its API and ends it."""
 
-    def __init__(self, cluster: Cluster, scratch: Path, topics: ConnectTopics, **more: str) -> None:
-        jvm = KafkaJvm.of(DEFAULT_KAFKA, heap="512m", artifacts=JarSet.CONNECT)
+    def __init__(
+        self,
+        cluster: Cluster,
+        scratch: Path,
+        topics: ConnectTopics,
+        options: Sequence[str] = QUICK_START,
+        **more: str,
+    ) -> None:
+        jvm = KafkaJvm.of(DEFAULT_KAFKA, heap="512m", options=options, artifacts=JarSet.CONNECT)
         logging = scratch / "connect.logging.properties"
         logging.write_text(jvm.logging_text("warn"), encoding="utf-8")
         self._port = ReservedPort()

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -11,7 +12,7 @@ from typing import Self
 import psutil
 
 from sparkmirror.devcluster.jars import DEFAULT_KAFKA, JarSet
-from sparkmirror.devcluster.jvm import KafkaJvm
+from sparkmirror.devcluster.jvm import QUICK_START, KafkaJvm
 
 _MAIN = "org.apache.kafka.connect.mirror.MirrorMaker"
 _STOP_SECONDS = 60.0
@@ -21,8 +22,8 @@ _TAIL_LINES = 40
 class JavaMirror:
     """A running Java MirrorMaker 2; also a context manager that ends it."""
 
-    def __init__(self, file: Path) -> None:
-        jvm = KafkaJvm.of(DEFAULT_KAFKA, heap="768m", artifacts=JarSet.CONNECT)
+    def __init__(self, file: Path, options: Sequence[str] = QUICK_START) -> None:
+        jvm = KafkaJvm.of(DEFAULT_KAFKA, heap="768m", options=options, artifacts=JarSet.CONNECT)
         logging = file.with_suffix(".logging.properties")
         logging.write_text(jvm.logging_text("warn"), encoding="utf-8")
         self.log_file = file.with_suffix(".java.log")

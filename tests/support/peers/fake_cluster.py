@@ -20,6 +20,7 @@ from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from sparkmirror.errors import UnreachableError, WireError
 from sparkmirror.model import TopicPartition
 from sparkmirror.wire import error_codes
+from sparkmirror.wire.connection import Traffic
 from sparkmirror.wire.dialing import Address
 from sparkmirror.wire.event_loop import Timer
 from sparkmirror.wire.metadata_cache import PartitionLeader
@@ -265,6 +266,7 @@ class FakeCluster:
         self.error: UnreachableError | None = None
         self.metadata_listeners: list[Callable[[], None]] = []
         self.wanted: set[str] = set()
+        self.traffic = Traffic()
         self.refreshes = 0
         self.soonest = 60.0
         self.dead: set[int] = set()

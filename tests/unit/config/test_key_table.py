@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import sys
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
@@ -214,6 +215,7 @@ def test_the_reference_page_is_not_stale() -> None:
     spec.loader.exec_module(reference)
     written = (ROOT / "docs" / "configuration.md").read_text("utf-8")
     assert reference.page() == written
+    assert reference.metrics_page() == (ROOT / "docs" / "metrics.md").read_text("utf-8")
     assert reference.profiles_page() == (ROOT / "docs" / "profiles.md").read_text("utf-8")
     for key in all_keys():
         assert f"`{key.name}`" in written
@@ -315,3 +317,15 @@ def test_a_switch_names_a_boolean_key() -> None:
     """Both keys are read by the same reader."""
     switches = {key.switch for key in CONNECTOR.values() if key.switch}
     assert all(CONNECTOR[name].type is ConfigType.BOOLEAN for name in switches)
+
+
+def test_the_dashboards_are_not_stale() -> None:
+    """`make docs` writes them again."""
+    spec = importlib.util.spec_from_file_location("dashboards", ROOT / "tools" / "dashboards.py")
+    assert spec is not None
+    assert spec.loader is not None
+    dashboards = importlib.util.module_from_spec(spec)
+    sys.modules["dashboards"] = dashboards  # its dataclasses look their module up
+    spec.loader.exec_module(dashboards)
+    for file, text in dashboards.dashboards().items():
+        assert file.read_text("utf-8") == text

@@ -52,10 +52,11 @@ def test_heartbeats_are_switched_off_for_single_flows() -> None:
 
 def test_figures_are_served_where_the_file_says() -> None:
     """Nowhere by default, on loopback unless told otherwise."""
-    assert config("clusters=a,b").metrics is None
-    assert config("clusters=a,b", "metrics.port=9100").metrics == MetricsSettings("127.0.0.1", 9100)
+    assert config("clusters=a,b").metrics == MetricsSettings("127.0.0.1", None, 2_000)
+    with_port = config("clusters=a,b", "metrics.port=9100", "metrics.max.partitions=5").metrics
+    assert with_port == MetricsSettings("127.0.0.1", 9100, 5)
     open_wide = config("clusters=a,b", "metrics.port=1", "metrics.host=0.0.0.0").metrics
-    assert open_wide == MetricsSettings("0.0.0.0", 1)  # noqa: S104 - what the file asked for
+    assert open_wide == MetricsSettings("0.0.0.0", 1, 2_000)  # noqa: S104 - what the file asked for
 
 
 def test_a_wrong_port_for_figures_is_refused() -> None:

@@ -81,7 +81,7 @@ def test_an_ordinary_file_has_connects_defaults() -> None:
     assert found.allowed_classes == ClassAllowlist()
     assert found.topic_tracking
     assert found.topic_tracking_reset
-    assert found.metrics is None
+    assert found.metrics.port is None
     assert found.spark == {}
     assert read().notices == []
 
@@ -386,7 +386,7 @@ def test_references_are_resolved_and_never_shown(tmp_path: Path) -> None:
 def test_our_own_keys_are_read() -> None:
     """Figures for Prometheus, and whatever Spark should know."""
     found = settings("metrics.port=9404", "metrics.host=0.0.0.0", "spark.master=local[2]")
-    assert found.metrics == MetricsSettings("0.0.0.0", 9404)  # noqa: S104 - a test
+    assert found.metrics == MetricsSettings("0.0.0.0", 9404, 2_000)  # noqa: S104 - a test
     assert found.spark == {"spark.master": "local[2]"}
 
 

@@ -10,12 +10,15 @@ from pathlib import Path
 import pytest
 
 from sparkmirror.config.keys.table import differing_defaults
+from sparkmirror.metrics.table import METRICS
 
 ROOT = Path(__file__).parents[3]
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+DOCUMENTS = sorted(
+    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "deploy" / "README.md"]
+)
 README_LINES = 200
 MAKE_TEST = ("unit", "contract", "fuzz", "spark", "integration", "chaos")  # beside them: test-all
-SUITES = "unit|contract|fuzz|spark|integration|chaos|interop|upstream|kerberos|thorough"
+SUITES = "unit|contract|fuzz|spark|integration|chaos|interop|upstream|kerberos|monitoring|thorough"
 NAMED_TEST = rf"`((?:{SUITES})/(?:\w+/)*test_\w+\.py)(?:::(\w+))?`"
 THOROUGH = "pytest.mark.thorough"
 
@@ -140,19 +143,33 @@ def test_every_new_name_of_a_renamed_module_exists() -> None:
         assert place.is_dir() or place.with_suffix(".py").exists(), name
 
 
-ALERTS = (
-    *("lag-growing", "flow-stopped", "gap-recorded", "quarantine-not-empty", "checkpoint-stale"),
-    *("heartbeat-late", "worker-lost", "certificate-about-to-expire"),
-)
+RULES = ROOT.joinpath("deploy", "prometheus", "rules", "alerts.yml").read_text("utf-8")
+RUNBOOKS = re.findall(r"^ +runbook_url: (.+)$", RULES, re.MULTILINE)
 
 
-@pytest.mark.parametrize("alert", ALERTS)
-def test_every_alert_has_a_runbook(alert: str) -> None:
-    """What it means, where to look with a command, when it clears."""
+def test_every_alert_names_a_runbook_and_every_runbook_has_an_alert() -> None:
     page = (ROOT / "docs" / "troubleshooting.md").read_text("utf-8")
-    section = page.partition(f"\n### alert-{alert}\n")[2].partition("\n### ")[0]
+    assert len(RUNBOOKS) == len(re.findall(r"- alert: ", RULES))
+    headings = re.findall(r"^### (alert-.+)$", page, re.MULTILINE)
+    assert {f"docs/troubleshooting.md#{one}" for one in headings} == set(RUNBOOKS)
+
+
+@pytest.mark.parametrize("runbook", sorted(set(RUNBOOKS)))
+def test_every_alert_has_a_runbook(runbook: str) -> None:
+    """What it means, where to look with a command, when it clears."""
+    path, _, anchor = runbook.partition("#")
+    page = (ROOT / path).read_text("utf-8")
+    section = page.partition(f"\n### {anchor}\n")[2].partition("\n### ")[0]
     for part in ("**Meaning.**", "**Look.**", "```sh\n", "**Clears**"):
         assert part in section
+
+
+def test_the_alert_of_incidents_uses_metrics_that_exist() -> None:
+    page = (ROOT / "docs" / "incidents.md").read_text("utf-8")
+    (expression,) = re.findall(r"```promql\n(.*?)```", page, re.DOTALL)
+    names = re.findall(r"sparkmirror_\w+", expression)
+    assert len(names) >= 4
+    assert set(names) <= {one.name for one in METRICS}
 
 
 def test_every_quoted_log_line_is_held_against_a_run() -> None:

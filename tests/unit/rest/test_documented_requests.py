@@ -23,7 +23,7 @@ def test_every_request_is_answered_as_written() -> None:
     assert len(lines) > 40
     worker = MemoryWorker()
     server = RestServer.for_worker(worker.file.settings)
-    server.start(worker)
+    server.start(worker, lambda: b"")
     try:
         wrong = [line for line in lines if not is_true(line, server.ports[0])]
     finally:

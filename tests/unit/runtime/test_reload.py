@@ -11,7 +11,7 @@ import pytest
 
 from sparkmirror.config.config_changes import compare_runs, describe_changes
 from sparkmirror.config.files.tracked_files import record_file_reads
-from sparkmirror.metrics.prometheus import ReloadMetrics, ReloadResult
+from sparkmirror.metrics.process_view import ReloadMetrics, ReloadResult
 from sparkmirror.runtime.mirror import MirrorFile
 from sparkmirror.runtime.reload import Reloaded, Reloader, ReloadRules
 from support.data.certificates import Authority

@@ -75,5 +75,5 @@ def test_a_worker_without_a_cluster_reports_it_and_ends() -> None:
         lambda: "cannot be reached" in worker.api.stage(), PATIENCE_SECONDS, "it says what is wrong"
     )
     assert worker.api.health()[0] == 503
-    assert (worker.snapshots(), worker.metrics().tasks, worker.failure()) == ([], {}, None)
+    assert (worker.snapshots(), worker.worker_metrics().tasks, worker.failure()) == ([], {}, None)
     assert worker.stop()

@@ -15,7 +15,7 @@ import pytest
 
 from sparkmirror.config.files.tracked_files import record_file_reads
 from sparkmirror.config.worker_config import WorkerConfig
-from sparkmirror.metrics.prometheus import ReloadMetrics
+from sparkmirror.metrics.process_view import ReloadMetrics
 from sparkmirror.rest.server import RestServer
 from sparkmirror.runtime.reload import Reloaded, Reloader, ReloadRules
 from sparkmirror.runtime.worker import reload_credentials

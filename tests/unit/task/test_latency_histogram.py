@@ -45,9 +45,12 @@ def test_clocks_that_differ_count_as_no_latency(milliseconds: float) -> None:
 def test_a_batch_counts_as_often_as_it_has_records() -> None:
     """From its latest timestamp, and from its fetch; without a timestamp only from its fetch."""
     found = Latencies()
-    found.add(BatchTimes(3, 1_000, 50.0), 61_000, 50.25)
-    found.add(BatchTimes(2, -1, 50.0), 61_000, 50.25)
+    of_partition: latency_histogram.PartitionTimesList = []
+    found.add(of_partition, BatchTimes(of_partition, 3, 1_000, 50.0), 61_000, 50.25)
+    found.add(of_partition, BatchTimes(of_partition, 2, -1, 50.0), 61_000, 50.25)
     assert found.replication == {latency_histogram.bucket(60_000): 3}
     assert found.copying == {latency_histogram.bucket(250): 5}
+    assert of_partition == [(3, 60_000, 250.0)]
+    assert found.untimed_sum == 500
     found.clear()
     assert (found.replication, found.copying) == ({}, {})

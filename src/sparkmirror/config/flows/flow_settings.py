@@ -151,7 +151,6 @@ def read_internal_topics(worker: ConfigReader) -> InternalTopics:
     )
 
 
-def read_metrics(reader: ConfigReader) -> MetricsSettings | None:
-    """Where metrics are served; None: nowhere."""
-    found = reader.filled(MetricsSettings)
-    return None if found["port"] is None else MetricsSettings(**found)
+def read_metrics(reader: ConfigReader) -> MetricsSettings:
+    """Where and how metrics are served."""
+    return MetricsSettings(**reader.filled(MetricsSettings))

@@ -318,7 +318,7 @@ SHARED_KEYS = (
         "Names of MM2's metrics.",
         list_of("legacy", "new"),
         importance=Importance.LOW,
-        no_effect=_NOT_YET,
+        no_effect="metrics have the legacy names, which dashboards use",
     ),
     string_list(
         "config.providers",

@@ -263,7 +263,8 @@ METRICS_KEYS = (
     integer(
         "metrics.port",
         None,
-        "Port on which the metrics of all flows are served for Prometheus; not set: not served.",
+        "Port on which metrics are served for Prometheus without authentication; not set: only at "
+        "/metrics of the REST API.",
         between(1, MAX_PORT),
         fills=field_of(MetricsSettings, "port"),
     ),
@@ -273,6 +274,14 @@ METRICS_KEYS = (
         "Address on which metrics are served; 0.0.0.0 for every interface of the machine.",
         not_empty,
         fills=field_of(MetricsSettings, "host"),
+        importance=Importance.LOW,
+    ),
+    integer(
+        "metrics.max.partitions",
+        2_000,
+        "Most topic partitions of a process that metrics show one by one; the others are summed.",
+        at_least(0),
+        fills=field_of(MetricsSettings, "max_partitions"),
         importance=Importance.LOW,
     ),
 )
