@@ -150,7 +150,7 @@ class WorkerApi(ConnectorQueries):
             return None
         tasks = {task: _state_info(one) for task, one in statuses.tasks(name).items()}
         connector = _state_info(known)
-        if problem := self.stage():  # nobody here can read or write the status topic
+        if problem := self.stage():  # this worker cannot use the status topic
             warning = f"This status may be out of date: {problem}"
             connector = replace(connector, warning=join_sentences((connector.warning, warning)))
             view = self._instances().get(name)
