@@ -44,7 +44,7 @@ class Runner(Enum):
 
     PROCESS = "a process runs the flow"
     IDLE_PROCESS = "a process has the flow; its source connector is paused or stopped"
-    NOBODY = "no process runs the flow"
+    NO_PROCESS = "no process runs the flow"
 
 
 class FlowResets:
@@ -61,7 +61,7 @@ class FlowResets:
     def start(self, timeout_seconds: float) -> Runner:
         """Have the stored requests carried out; does not wait for a running process."""
         if self.carry_out_unless_running(timeout_seconds):
-            return Runner.NOBODY
+            return Runner.NO_PROCESS
         return self._restart(timeout_seconds)
 
     def carry_out_unless_running(self, timeout_seconds: float) -> bool:
